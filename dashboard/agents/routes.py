@@ -45,7 +45,8 @@ from dashboard.agents.requests import (
 )
 from dashboard.agents.turns import ALL, Turns
 from dashboard.live import deadline
-from dashboard.live.batch import GATHER_S, NOT_COUNTED, Batch, Counted, NotInTime, Overloaded
+from dashboard.live.batch import GATHER_S, NOT_COUNTED, Counted, NotInTime, Overloaded
+from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
@@ -111,7 +112,7 @@ class AgentApi:
     """One per process. `doorbell` is rung with the group's name when a rebalance may be due."""
 
     def __init__(self) -> None:
-        self.batch = Batch()
+        self.batch = Batches()
         self.doorbell = Doorbell()
         self.tokens = KnownTokens()
         self.rate = Rate()

@@ -11,6 +11,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
@@ -144,6 +145,12 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
             f"Redis has {found.clients} of {found.clients_max} connections: raise its maxclients,"
             " and the open files that its process may have; an agent that finds none cannot renew"
         )
+    if found.away:
+        where = ", ".join(found.away) if held is not None else f"{len(found.away)} of them"
+        warnings.append(
+            f"nodes of the Redis Cluster do not answer ({where}): their groups wait until another"
+            " takes over"
+        )
     if rights is not None:
         warnings += rights.sentences(named=held is not None)
     named = {
@@ -157,12 +164,12 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
             f" locks says{f' ({names})' if names else ''}, within a day; it was read anew: either"
             " somebody wrote there, or it is a bug; the dashboard's log names the partitions"
         )
-    return asdict(found) | named
+    return asdict(found) | named | {"away": found.away if held is not None else ()}
 
 
 def _channel_layer(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
-        with reaching_redis():
+        with reaching_redis(settings.CHANNELS_URL):
             return {"round_trip_ms": async_to_sync(_round_trip)()}
     except StoreUnavailable as error:
         raise NotReady(f"the channel layer does not answer: {error}") from error

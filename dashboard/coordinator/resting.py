@@ -77,6 +77,7 @@ class Resting:
 
     def __init__(self) -> None:
         self.groups: frozenset[str] = frozenset()
+        self.away: frozenset[str] = frozenset()  # whose node of a Redis Cluster does not answer
         self._ticker = NO_TICK
         self._resting: dict[str, bytes] = {}  # to be kept
         self._awake: set[str] = set()  # of which something is kept
@@ -85,7 +86,8 @@ class Resting:
         """Groups to look at now, by their names. Raises StoreUnavailable."""
         self._ticker = ticker
         rows, asking = _rows()
-        self.groups = frozenset(rows)
+        self.groups, self.away = frozenset(rows), glances.away(rows)
+        rows = {name: row for name, row in rows.items() if name not in self.away}
         kept = _all_kept()
         self._awake |= kept.keys() - self.groups
         same = {

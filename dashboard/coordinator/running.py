@@ -82,7 +82,7 @@ class _Tick:
         self.resting.keep()
         late = {turn.name for turn in self.slow if time.monotonic() - turn.began_s > LONG_S}
         unkept, groups = health.without_history(), self.resting.groups
-        failing = self.failing | self.given_up | late | (unkept & groups)
+        failing = self.failing | self.given_up | late | self.resting.away | (unkept & groups)
         health.stamp_failing(failing, len(groups))
         health.stamp(health.Sign.TICK)
         self.failing.clear()

@@ -11,6 +11,7 @@ from assignment.types import GroupSettings, Offset
 from dashboard.coordinator import resting
 from dashboard.coordinator.rota import Rota, Work
 from dashboard.live import groups as live_groups
+from dashboard.live import settled
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 
@@ -65,7 +66,7 @@ class _Stream(NamedTuple):
 
 def _trimmed(streams: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Each with how many of its entries went."""
-    history = live_groups.history()  # read first: whoever trims later finds it changed
+    history = live_groups.histories()  # read first: whoever trims later finds it changed
     for name, stream in _read(streams).items():
         gone = 0
         try:
@@ -87,7 +88,7 @@ def _read(streams: Sequence[str]) -> dict[str, _Stream]:
     asked = {name: _readers(groups[name], in_redis[name]) for name in streams}
     sizes = {name: max((g.partitions for g in groups[name]), default=0) for name in streams}
     pairs = [(reader, name, sizes[name]) for name in streams for reader in asked[name]]
-    committed = iter(live_groups.committed_of(pairs))
+    committed = iter(settled.committed_of(pairs))
     found = {}
     for name in streams:
         offsets = [next(committed) for _ in asked[name]]

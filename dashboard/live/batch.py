@@ -1,8 +1,8 @@
 """Many small script calls, one trip: those within some milliseconds share a pipeline (backend.md).
 The fewer there are the longer they are gathered, for a trip costs as much CPU as many calls.
 
-One Batch per event loop. Bounded: what does not fit is refused, so that a slow Redis cannot fill
-the memory.
+One Batch per event loop and server. Bounded: what does not fit is refused, so that a slow Redis
+cannot fill the memory.
 """
 
 import asyncio
@@ -63,14 +63,16 @@ class Call:
     counted: Counted
     answer: Answer
     asked_s: float  # as the loop counts
+    url: str  # as Batch's
 
 
 class Batch:
     """Whoever is a member comes first: of those that wait to join some go with each trip, where
-    the others leave room.
+    the others leave room. `url`: of its server, where that is not the only one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "") -> None:
+        self._url = url
         self._waiting: deque[Call] = deque()
         self._joins: deque[Call] = deque()
         self._running: asyncio.Task[None] | None = None
@@ -94,7 +96,8 @@ class Batch:
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
-        call = Call(script, group, arguments, counted, loop.create_future(), loop.time())
+        made = loop.create_future()
+        call = Call(script, group, arguments, counted, made, loop.time(), self._url)
         waiting.append(call)
         self._limit(call.answer)
         if self._running is None:
@@ -149,7 +152,7 @@ async def _carry_out(calls: list[Call]) -> None:
         answers, counts = await _send(calls)
         again = [i for i, a in enumerate(answers) if isinstance(a, redis.exceptions.NoScriptError)]
         if again:
-            await _load({calls[i].script for i in again})
+            await _load({calls[i].script for i in again}, calls[0].url)
             repeated, _ = await _send([calls[i] for i in again], count=False)
             for i, answer in zip(again, repeated, strict=True):
                 answers[i] = answer
@@ -159,14 +162,14 @@ async def _carry_out(calls: list[Call]) -> None:
         if call.answer.done():  # whoever asked has gone
             continue
         if isinstance(answer, Exception):
-            call.answer.set_exception(_as_unavailable(call.group, answer))
+            call.answer.set_exception(_as_unavailable(call, answer))
         else:
             call.answer.set_result((answer, counts.get(call.counted.name, 0)))
 
 
 async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[str, int]]:
     commands: list[tuple[Any, ...]] = [
-        ("EVALSHA", call.script.sha, 1, GroupKeys(call.group).meta, *call.arguments)
+        ("EVALSHA", call.script.sha, 2, *GroupKeys(call.group).of_script, *call.arguments)
         for call in calls
     ]
     counters = Counter[str]()
@@ -174,18 +177,19 @@ async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[
         counters[name] += requests
     for name, requests in counters.items():
         commands += [("INCRBY", name, requests), ("PEXPIRE", name, RATE_WINDOW_MS)]
-    with reaching_redis():
-        answers = await _exchanged(commands)
+    url = calls[0].url
+    with reaching_redis(url):
+        answers = await _exchanged(commands, url)
     counts = zip(counters, answers[len(calls) :: 2], strict=True)
     known = {name: value for name, value in counts if isinstance(value, int)}
     return answers[: len(calls)], known
 
 
-async def _exchanged(commands: list[tuple[Any, ...]]) -> list[Any]:
+async def _exchanged(commands: list[tuple[Any, ...]], url: str) -> list[Any]:
     """The answers, errors among them. One write, one deadline for all; packed by hiredis, since the
     client's own pipeline costs as much CPU again as everything else in a heartbeat.
     """
-    pool = async_client().connection_pool
+    pool = async_client(url).connection_pool
     connection = await pool.get_connection()
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -206,17 +210,17 @@ async def _answer_of(connection: Any) -> Any:
         return error
 
 
-async def _load(scripts: set[Script]) -> None:
-    with reaching_redis():
+async def _load(scripts: set[Script], url: str) -> None:
+    with reaching_redis(url):
         for script in scripts:
-            await async_client().script_load(script.text)
+            await async_client(url).script_load(script.text)
 
 
-def _as_unavailable(group: str, error: Exception) -> Exception:
+def _as_unavailable(call: Call, error: Exception) -> Exception:
     try:
-        with reaching_redis():
+        with reaching_redis(call.url):
             raise error
     except redis.ResponseError as refused:  # a script fails over what the group's keys hold
-        return GroupDamaged(group, refused)
+        return GroupDamaged(call.group, refused)
     except Exception as translated:  # the same error, or StoreUnavailable instead of it
         return translated

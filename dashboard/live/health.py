@@ -1,14 +1,20 @@
 """What /readyz asks of Redis, and the signs of life that Celery's processes leave there."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from django.conf import settings
-
-from assignment.servers import OLDEST
-from dashboard.live.connection import ms_of, sync_client
+from assignment.servers import OLDEST, shown
+from dashboard.live.connection import (
+    StoreUnavailable,
+    client_at,
+    clients,
+    ms_of,
+    own_key,
+    sync_client,
+)
 
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
 FAILING = "failing_groups"
@@ -29,8 +35,9 @@ class RedisHealth:
     ticked_groups: int = 0  # by the last tick, failing ones included
     differing_groups: int = 0  # whose log of the locks did not tell what Redis held, in a day
     differing_named: tuple[str, ...] = ()  # the first of them
-    clients: int = 0  # connections that it has now
+    clients: int = 0  # connections that it has now; of a cluster the node that is fullest
     clients_max: int | None = None  # None: it does not tell
+    away: tuple[str, ...] = ()  # nodes of a cluster that do not answer, as host:port
 
     @property
     def is_almost_full(self) -> bool:
@@ -39,7 +46,7 @@ class RedisHealth:
 
     @property
     def is_new_enough(self) -> bool:
-        return tuple(int(part) for part in self.version.split(".")[:2]) >= OLDEST
+        return _version(self.version) >= OLDEST
 
 
 def is_almost_full(used: int, most: int) -> bool:
@@ -55,60 +62,63 @@ class Sign(StrEnum):
     TICK = "tick"
 
 
-def _key(name: str) -> str:
-    return f"{settings.REDIS_PREFIX}:{name}"
-
-
 def sign_key(sign: Sign) -> str:
     """Of the moment when it was given last, ms by the clock of Redis."""
-    return _key(f"{sign}_ms")
+    return own_key(f"{sign}_ms")
 
 
 def stamp(sign: Sign) -> None:
-    sync_client().set(sign_key(sign), ms_of(*sync_client().time()))
+    key = sign_key(sign)
+    client_at(key).set(key, ms_of(*client_at(key).time()))
 
 
 def stamp_late(groups: int) -> None:
-    sync_client().set(_key(LATE), groups, px=LATE_SHOWN_MS)
+    sync_client().set(own_key(LATE), groups, px=LATE_SHOWN_MS)
 
 
 def stamp_failing(names: Collection[str], ticked: int) -> None:
     """Of the tick that ends."""
     told = {"failing": len(names), "named": sorted(names)[:NAMED_MAX], "ticked": ticked}
-    sync_client().set(_key(FAILING), json.dumps(told))
+    sync_client().set(own_key(FAILING), json.dumps(told))
 
 
 def note_history(group: str, *, is_kept: bool) -> None:
     """What came of it the last time."""
     change = sync_client().srem if is_kept else sync_client().sadd
-    change(_key(NO_HISTORY), group)
+    change(own_key(NO_HISTORY), group)
 
 
 def without_history() -> set[str]:
     """Groups whose events could not be stored the last time; also such as are gone meanwhile."""
-    return {name.decode() for name in sync_client().smembers(_key(NO_HISTORY))}
+    return {name.decode() for name in sync_client().smembers(own_key(NO_HISTORY))}
 
 
 def note_difference(group: str) -> None:
     """The log of its locks did not tell what Redis held."""
     pipe = sync_client().pipeline()
-    pipe.sadd(_key(DIFFERING), group).pexpire(_key(DIFFERING), DIFFERING_SHOWN_MS)
+    pipe.sadd(own_key(DIFFERING), group).pexpire(own_key(DIFFERING), DIFFERING_SHOWN_MS)
     pipe.execute()
 
 
 def look() -> RedisHealth:
-    """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
-    pipe = sync_client().pipeline()
-    pipe.set(_key("readyz"), 1, px=1_000)
+    """One trip, with a write: a server that only answers is of no use; of a cluster to the node
+    that has what is the dashboard's own, and one to each other. Raises StoreUnavailable.
+    """
+    here = client_at(own_key(LATE))
+    pipe = here.pipeline()
+    pipe.set(own_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").info("clients").time()
-    pipe.mget([_key(LATE), _key(FAILING), *map(sign_key, Sign)])
-    pipe.smembers(_key(DIFFERING))
-    _, server, persistence, clients, now, (late, failing, *stamps), differing = pipe.execute()
+    pipe.mget([own_key(LATE), own_key(FAILING), *map(sign_key, Sign)])
+    pipe.smembers(own_key(DIFFERING))
+    _, server, persistence, connected, now, (late, failing, *stamps), differing = pipe.execute()
     now_ms = ms_of(*now)
     told = json.loads(failing or b"{}")
+    others, away = _others(here)
+    nodes = [(server, persistence, connected), *others]
+    fullest = max((of_clients for *_, of_clients in nodes), key=_fullness)
     return RedisHealth(
-        version=str(server["redis_version"]),
-        appendonly=bool(persistence.get("aof_enabled")),
+        version=min((str(one["redis_version"]) for one, *_ in nodes), key=_version),
+        appendonly=all(one.get("aof_enabled") for _, one, _ in nodes),
         ages_ms={
             str(sign): now_ms - int(at_ms) if at_ms else None
             for sign, at_ms in zip(Sign, stamps, strict=True)
@@ -119,6 +129,30 @@ def look() -> RedisHealth:
         ticked_groups=told.get("ticked", 0),
         differing_groups=len(differing),
         differing_named=tuple(sorted(name.decode() for name in differing)[:NAMED_MAX]),
-        clients=int(clients["connected_clients"]),
-        clients_max=int(clients["maxclients"]) if "maxclients" in clients else None,
+        clients=int(fullest["connected_clients"]),
+        clients_max=int(fullest["maxclients"]) if "maxclients" in fullest else None,
+        away=away,
     )
+
+
+def _others(here: Any) -> tuple[list[list[Any]], tuple[str, ...]]:
+    """What the other nodes of a cluster say of themselves, and which do not answer."""
+    found: list[list[Any]] = []
+    away: list[str] = []
+    for client in clients():
+        if client.url == here.url:
+            continue
+        try:
+            pipe = client.pipeline().info("server").info("persistence").info("clients")
+            found.append(pipe.execute())
+        except StoreUnavailable:
+            away.append(shown(client.url))
+    return found, tuple(away)
+
+
+def _fullness(of_clients: Mapping[str, Any]) -> float:
+    return int(of_clients["connected_clients"]) / int(of_clients.get("maxclients", 0) or 1e9)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])

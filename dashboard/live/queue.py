@@ -26,7 +26,7 @@ from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.group_read import Gap, Ticker
-from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, sync_client
+from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_key, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
@@ -126,11 +126,11 @@ def running(group: str) -> AbstractContextManager[bool]:
 
 def ticking() -> AbstractContextManager[bool]:
     """Whether this process is the one that ticks."""
-    return _lease(f"{settings.REDIS_PREFIX}:ticking")
+    return _lease(own_key("ticking"))
 
 
 def _of_history(name: str) -> str:
-    return f"{settings.REDIS_PREFIX}:history:{name}"
+    return own_key(f"history:{name}")
 
 
 def want_history(awaited: Mapping[str, bool]) -> bool:
@@ -186,7 +186,7 @@ _OF_TICKER = ("seen_ms", *Gap._fields)
 
 
 def _ticker() -> str:
-    return f"{settings.REDIS_PREFIX}:ticker"
+    return own_key("ticker")
 
 
 def ticker_age_ms() -> float:

@@ -5,9 +5,7 @@ hash of the dashboard's own. Where it is lost, everything is due.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from django.conf import settings
-
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import own_key, sync_client
 
 
 class Turn(NamedTuple):
@@ -40,4 +38,4 @@ def keep(of: str, taken: Mapping[str, Turn], gone: Iterable[str] = ()) -> None:
 
 
 def _key(of: str) -> str:
-    return f"{settings.REDIS_PREFIX}:turns:{of}"
+    return own_key(f"turns:{of}")
