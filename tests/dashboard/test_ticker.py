@@ -210,15 +210,15 @@ def test_no_two_tickers_look_at_one_group_at_once(
 def test_a_herd_of_new_groups_is_looked_at_once_each_and_then_rests(
     started: Callable[[str], Ticker], looks: Looks, group_name: str
 ) -> None:
-    names = [f"{group_name}-{n}" for n in range(40)]
+    names = [f"{group_name}-{n}" for n in range(20)]
     Group.objects.bulk_create(
         Group(name=name, stream=name, partitions=4, settings={"stream": name, "partitions": 4})
         for name in names
     )
     started("one"), started("two")
-    until(lambda: all(live_groups.stored_settings(name)[0] for name in names), 20.0)
+    until(lambda: all(live_groups.stored_settings(name)[0] for name in names), 40.0)
     assert looks.most == 1
-    until(lambda: not coordinator.tick(), 20.0)
+    until(lambda: not coordinator.tick(), 40.0)
 
 
 def test_a_heavy_group_is_a_task_of_its_own_one_at_a_time(
