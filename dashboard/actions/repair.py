@@ -41,7 +41,7 @@ from dashboard.records import audit, corrections
 from dashboard.records.audit import By
 
 AUDITED_MAX = 100  # findings in one entry
-TICK_WAIT_S = 60.0  # longer than any takes
+LOOK_WAIT_S = 60.0  # longer than any takes
 
 
 def look(group: Group) -> tuple[Finding, ...]:
@@ -69,7 +69,7 @@ def accept_incarnation(group: Group, incarnation: int, by: By) -> None:
         before, after = {"incarnation": group.incarnation}, {"incarnation": incarnation}
         audit.record(by, "accept incarnation", group, before=before, after=after)
     group.incarnation = incarnation
-    coordinator.tick()
+    coordinator.look(group.name)
 
 
 @audit.attempted("repair group")
@@ -92,11 +92,11 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     for (kind, key), of_key in groupby(sorted(rows), lambda one: (one.mend, one.key)):
         _mend_rows(group, stored, kind, key, [finding.name for finding in of_key])
     if is_built_anew:
-        with queue.nobody_ticks(TICK_WAIT_S):  # it would take the group for one that was wiped
+        with queue.nobody_looks(group.name, LOOK_WAIT_S):  # it would be taken for a wiped one
             _build_anew(group, lowers=Mend.RENUMBER in mends)
     else:
         run(request_rebalance(Reason.MANUAL), group.name)
-    coordinator.tick()
+    coordinator.look(group.name)
     return found
 
 

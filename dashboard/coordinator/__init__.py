@@ -11,6 +11,7 @@ from dashboard.coordinator.carrying import want_rebalance as want_rebalance
 from dashboard.coordinator.history import store_events as store_events
 from dashboard.coordinator.keeping import keep_history as keep_history
 from dashboard.coordinator.retention import retain as retain
+from dashboard.coordinator.running import look as look
 from dashboard.coordinator.running import rebalance as rebalance
 from dashboard.coordinator.running import rebalance_in_turn as rebalance_in_turn
 from dashboard.coordinator.running import tick as tick

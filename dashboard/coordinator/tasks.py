@@ -11,6 +11,7 @@ from django.db import DatabaseError
 from dashboard import coordinator
 from dashboard.agents import rights
 from dashboard.live import health
+from dashboard.live import queue as live_queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
 from dashboard.webhooks import queue
@@ -33,14 +34,16 @@ def _task(work: Callable[..., int | str]) -> Any:
 
 
 @_task
-def tick() -> int:
-    health.stamp(health.Sign.WORKER)
-    return coordinator.tick()
+def look(group_name: str) -> int:
+    """At a group that would take a ticker too long."""
+    live_queue.take_look(group_name)
+    return coordinator.look(group_name)
 
 
 @_task
 def keep_users() -> str:
-    """Users and scripts of Redis; beside the tick, which waits for no replica that is away."""
+    """Users and scripts of Redis. Asked for each second, so that it is a sign of life, too."""
+    health.stamp(health.Sign.WORKER)
     try:
         rights.keep()
     except DatabaseError as error:

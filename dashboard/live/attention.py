@@ -178,7 +178,7 @@ RULES = (  # the worst first
             ),
         ),
         lasts=_lasts("no_coordinator", 10_000),
-        step="See whether beat, the worker, Redis or the database is away.",
+        step="See whether the worker, Redis or the database is away.",
         page="status",
         is_of_group=False,
     ),

@@ -39,15 +39,19 @@ def kept() -> dict[str, bytes]:
     return {name.decode(): value for name, value in sync_client().hgetall(_key()).items()}
 
 
-def keep(resting: Mapping[str, bytes], awake: Iterable[str]) -> None:
-    """Of those that are `awake` nothing any more."""
-    pipe = sync_client().pipeline(transaction=False)
-    if gone := list(awake):
-        pipe.hdel(_key(), *gone)
-    if resting:
-        pipe.hset(_key(), mapping=dict(resting))
-    if gone or resting:
-        pipe.execute()
+def kept_of(group: str) -> dict[str, bytes]:
+    """The same, of one."""
+    found = sync_client().hget(_key(), group)
+    return {} if found is None else {group: found}
+
+
+def keep(group: str, rest: bytes) -> None:
+    sync_client().hset(_key(), group, rest)
+
+
+def forget(groups: Collection[str]) -> None:
+    if groups:
+        sync_client().hdel(_key(), *groups)
 
 
 def _key() -> str:

@@ -228,6 +228,11 @@ def known_groups() -> dict[str, int]:
     return {name.decode(): int(incarnation) for name, incarnation in found.items()}
 
 
+def note_group(group: str, incarnation: int) -> None:
+    """One of them, before the next round notes it with all others."""
+    sync_client().hset(_index(), group, incarnation)
+
+
 def note_groups(groups: Mapping[str, int]) -> None:
     """For ticks without a database. Asks seldom whether Redis has forgotten them since."""
     now_s, (noted_s, noted) = time.monotonic(), _noted.get(_index(), (-math.inf, {}))
