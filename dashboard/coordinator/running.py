@@ -14,11 +14,13 @@ from dataclasses import replace
 from assignment.coordinator import rebalance as rebalancing
 from assignment.coordinator import tick as ticking
 from assignment.coordinator.effects import RecordsAway
+from assignment.coordinator.reading import why_waiting
 from assignment.scripts.group_read import NO_TICK
 from assignment.types import Coordination
 from dashboard.coordinator import resting
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, want_rebalance
 from dashboard.coordinator.outbox import Task
+from dashboard.coordinator.records import OPEN
 from dashboard.coordinator.resting import Awake
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
@@ -148,7 +150,9 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
             began_s = time.monotonic()
             try:
                 here = Here(group_name, _row(group_name), Task(task_id, worker))
-                result = carry_out(rebalancing.rebalance(Coordination.SERVER), here)
+                result = _why_waiting(here) or carry_out(
+                    rebalancing.rebalance(Coordination.SERVER), here
+                )
             finally:
                 queue.spend(group_name, time.monotonic() - began_s)
         if not queue.is_wanted(group_name):
@@ -157,6 +161,16 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
             want_rebalance(group_name)  # others come first
             break
     return result
+
+
+def _why_waiting(here: Here) -> str:
+    """Why the run would only find that it has to wait; "" where it may not. While many members join
+    nearly all do, and one that reads the group whole costs many times what is read here.
+    """
+    if here.row is None or here.row.requests.filter(state__in=OPEN).exists():
+        return ""
+    asked = live_groups.some_asked(here.name)
+    return why_waiting(asked) if asked is not None and asked.meta.settings is not None else ""
 
 
 def _row(group_name: str) -> Group | None:

@@ -10,20 +10,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import redis
 
-from assignment.bounds import whole_of
+from assignment.bounds import moment_of, whole_of
 from assignment.coordinator.facts import Hint, Lifted
 from assignment.coordinator.reading import ticked
 from assignment.coordinator.trimming import Kept
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
-from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
+from assignment.scripts.group_read import (
+    NO_TICK,
+    GroupRead,
+    Purpose,
+    Ticker,
+    beat_of,
+    read_group,
+    read_member,
+    read_meta,
+)
+from assignment.scripts.held import Grants, Locks
 from assignment.scripts.lock_events import LockEvent, check_event, read_event
-from assignment.scripts.rows import Applied, AppliedRows, Offsets, each
+from assignment.scripts.rows import UNREADABLE, Applied, AppliedRows, Offsets, each
 from assignment.scripts.values import columns_of, pairs_of
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
@@ -34,6 +44,7 @@ from dashboard.live.scripts import run, run_each, try_each
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
 OUTBOX_AT_ONCE = 20  # a record of a large group has a megabyte
+ASKED_MAX = 10  # one that is awaited is enough
 FIRST_ENTRY = "0-0"
 BAD_PAGES_MAX = 10  # of events, after which the next run goes on
 NOTED_FOR_S = 10.0  # a Redis that forgets, and at once a database that goes away: as good as never
@@ -57,6 +68,39 @@ def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
         return replace(found, meta=ticked(found.meta, ticker if ticker.seen_ms else last_ticker()))
     except (Damaged, redis.ResponseError) as error:  # keys of another kind, or what cannot be read
         raise GroupDamaged(group, error) from error
+
+
+def some_asked(group: str) -> GroupRead | None:
+    """Of a few members that owe a complete report, and of nobody else; None: there are none, or
+    what there is cannot be read.
+    """
+    keys, pipe = GroupKeys(group), sync_client().pipeline()
+    pipe.time().hgetall(keys.meta).hrandfield(keys.asked, ASKED_MAX, withvalues=True)
+    now, meta, asked = pipe.execute()
+    if not asked:
+        return None
+    try:
+        since = {member: moment_of(at_ms) for member, at_ms in pairs_of(asked)}
+        pipe = sync_client().pipeline().hmget(keys.members, [*since]).zmscore(keys.beats, [*since])
+        rows, scores = (dict(zip(since, found, strict=True)) for found in pipe.execute())
+        nothing: dict[Any, Any] = {}
+        return GroupRead(
+            now_ms=ms_of(*now),
+            run_id="",
+            meta=read_meta(meta),
+            members={member: read_member(member, raw) for member, raw in rows.items() if raw},
+            beats={member: beat_of(score) for member, score in scores.items() if score},
+            asked=since,
+            reports=nothing,
+            target=nothing,
+            grants=Grants.of(nothing),
+            locks=Locks.of(nothing),
+            offsets=nothing,
+            applied=nothing,
+            snapshots=nothing,
+        )
+    except UNREADABLE:
+        return None
 
 
 def redis_now_ms(group: str = "") -> int:
