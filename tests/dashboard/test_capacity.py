@@ -305,7 +305,8 @@ def test_the_first_limit_is_the_one_of_which_most_is_used() -> None:
     ("name", "value", "changes"),
     [
         ("CPU of one web process", 1.0, {"web_cores": {"member": 0.001}}),
-        ("ticks and samples, one of each at a time", 1.0, {"worker_cores": {"group": 0.1}}),
+        ("ticks, one at a time", 1.0, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
+        ("samples each 15 s, one at a time", 6.0, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
         ("cores of one machine", 1.5, {"worker_change_s": {"rebalance": 540.0}}),
         ("writes to the database", 1_000.0, {"database_rows": {"join": 360_000.0}}),
         ("memory of one Redis", 10_060.0, {"redis_mib": {"member": 10.0}}),

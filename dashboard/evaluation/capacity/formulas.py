@@ -32,12 +32,15 @@ class Sampling:
     def rate(self, load: "Load", one_s: float) -> float:
         """Samples a second, of which one takes `one_s` of CPU. What is late gets more time."""
         groups = load.with_members
-        wished = groups / self.period_s
-        late = groups / (self.period_s + self.late_s)
+        wished, late = groups / self.period_s, self.late_rate(load)
         if one_s:
             late = min(late, self.late_share / one_s)
             wished = min(wished, max(self.share / one_s, self.at_least, late))
         return wished + QUIET_RATE * (load.groups - groups) / self.quiet_s
+
+    def late_rate(self, load: "Load") -> float:
+        """At which no group is ever late for longer than one run."""
+        return load.with_members / (self.period_s + self.late_s)
 
 
 SAMPLING = Sampling()
@@ -175,11 +178,15 @@ def predicted(constants: Constants, figure: str, load: Load) -> float:
     return sum(terms(constants, figure, load).values())
 
 
+def sample_s(constants: Constants, load: Load) -> float:
+    """CPU of one sample."""
+    one = replace(load, samples=1.0)
+    return sum(constants["worker_cores"][term] * TERMS[term](one) for term in _SAMPLE)
+
+
 def sampled(constants: Constants, load: Load, seconds: float = 1.0) -> Load:
     """That load with the samples that are taken in so many seconds."""
-    one = replace(load, samples=1.0)
-    one_s = sum(constants["worker_cores"][term] * TERMS[term](one) for term in _SAMPLE)
-    return replace(load, samples=seconds * SAMPLING.rate(load, one_s))
+    return replace(load, samples=seconds * SAMPLING.rate(load, sample_s(constants, load)))
 
 
 # --- how constants come out of measurements

@@ -37,11 +37,12 @@ def as_text(found: Found) -> str:
 
 
 def _lines(found: Found) -> Iterator[str]:
-    needs, first = found["needs"], found["first_limit"]
+    needs, first, of_one = found["needs"], found["first_limit"], found["machine"]
     of = ", ".join(f"{found[name]:,} {name}" for name in ("agents", "groups", "partitions"))
     yield f"{of}, {found['empty_groups']:,} groups empty, {found['events']:,} events a second:"
     yield (
-        f"  machines: {needs['machines']} (web processes {needs['web_processes']},"
+        f"  machines of {of_one['cores']} cores and {of_one['memory_gib']:g} GiB:"
+        f" {needs['machines']} (web processes {needs['web_processes']},"
         f" workers {needs['workers']}, Redis nodes {needs['redis_nodes']})"
     )
     for part, value in needs["cores"].items():

@@ -11,9 +11,11 @@ from dashboard.evaluation.capacity.formulas import (
     DAY_S,
     EVENTS,
     FORMULAS,
+    SAMPLING,
     Constants,
     Load,
     predicted,
+    sample_s,
     sampled,
     terms,
 )
@@ -103,6 +105,7 @@ def sized(constants: Constants, each: Each, asked: Asked) -> dict[str, Any]:
     names = ("agents", "groups", "empty_groups", "partitions", "events")
     return {
         **{name: getattr(asked, name) for name in names},
+        "machine": {"cores": asked.cores, "memory_gib": asked.memory_gib},
         "needs": needs,
         "first_limit": found[0],
         "limits": found,
@@ -251,13 +254,21 @@ def _of_cores(constants: Constants, asked: Asked) -> Iterator[Limit]:
     of_load, of_none = (
         {part: cores(constants, part, one) for part in PARTS} for one in (load, nothing(load))
     )
-    ticks, idle = (predicted(constants, "worker_cores", one) for one in (load, nothing(load)))
+    ticks, idle = (
+        predicted(constants, "worker_cores", replace(one, samples=0.0))
+        for one in (load, nothing(load))
+    )
+    samples = SAMPLING.late_rate(load) * sample_s(constants, load)
     for name, value, at_nothing, most, beyond in (
         ("CPU of one web process", of_load["web"], of_none["web"], BUSY, "more web processes"),
         ("CPU of one Redis", of_load["redis"], of_none["redis"], BUSY, "a cluster of more nodes"),
         (
-            "ticks and samples, one of each at a time", ticks - idle, 0.0, BUSY,
-            "fewer groups or partitions, or another system beside this one",
+            "ticks, one at a time", ticks - idle, 0.0, BUSY,
+            "fewer groups, or another system beside this one",
+        ),
+        (
+            "samples each 15 s, one at a time", samples, 0.0, SAMPLING.late_share,
+            "none: charts and attention are older then",
         ),
         (
             "cores of one machine", sum(of_load.values()), sum(of_none.values()),
