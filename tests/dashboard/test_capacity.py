@@ -198,6 +198,14 @@ def content() -> dict[str, Any]:
     return stored.made(runs, dict.fromkeys(ROWS, 2.0))
 
 
+def test_connections_of_load_check_are_not_those_of_a_dashboard() -> None:
+    one = run(members=201, groups=2)  # 101 have two ears, 100 one
+    assert measuring.own_clients(one) == 1 + 2 + 3
+    assert measuring.own_clients(run(members=0, groups=9)) == 1
+    content = {"runs": [one], "benches": dict.fromkeys(ROWS, 2.0)}
+    assert stored.each_of(content).dashboard == 50 - 6
+
+
 # --- predictions
 
 

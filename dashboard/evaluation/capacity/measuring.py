@@ -1,5 +1,6 @@
 """Runs of load_check whose costs set the constants of the formulas, or are compared with them."""
 
+import math
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from dashboard.demo.parts import ROOT
 from dashboard.evaluation.capacity.formulas import Load, Measured
 from dashboard.evaluation.load.aims import Sizes
 from dashboard.evaluation.load.check import check
+from dashboard.evaluation.load.hints import MEMBERS_AN_EAR
 from dashboard.evaluation.system import TIMINGS
 from dashboard.management.arguments import say
 
@@ -117,9 +119,13 @@ def measured(runs: Sequence[Found]) -> list[Measured]:
 
 
 def own_clients(run: Found) -> int:
-    """Connections to Redis of load_check itself: two of each group's members, and its watch."""
-    with_members: int = min(run["groups"], run["members"])
-    return 1 + 2 * with_members
+    """Connections to Redis of load_check itself: one of each group's members and one of each ear,
+    and its watch.
+    """
+    groups = min(run["groups"], run["members"])
+    each, more = divmod(run["members"], groups or 1)
+    ears = (math.ceil((each + (n < more)) / MEMBERS_AN_EAR) for n in range(groups))
+    return 1 + groups + sum(ears)
 
 
 def commit() -> str | None:
