@@ -122,8 +122,9 @@ def own_clients(run: Found) -> int:
     """Connections to Redis of load_check itself: one of each group's members and one of each ear,
     and its watch.
     """
-    groups = min(run["groups"], run["members"])
-    each, more = divmod(run["members"], groups or 1)
+    members: int = run["members"]
+    groups: int = min(run["groups"], members)
+    each, more = divmod(members, groups or 1)
     ears = (math.ceil((each + (n < more)) / MEMBERS_AN_EAR) for n in range(groups))
     return 1 + groups + sum(ears)
 
