@@ -41,20 +41,7 @@ Steps = Generator[Effect[Any], Any, T]
 
 
 def run(steps: Steps[T], perform: Callable[[Effect[Any]], Any]) -> T:
-    """Carries it all out at once."""
-    pieces = pieces_of(steps, perform)
-    try:
-        while True:
-            next(pieces)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def pieces_of(steps: Steps[T], perform: Callable[[Effect[Any]], Any]) -> Generator[None, None, T]:
-    """Carries out one effect after the other: whoever asks for the next may do something else in
-    between. That records are away is told to the rule, which may go on.
-    """
+    """Carries it all out. That records are away is told to the rule, which may go on."""
     try:
         effect = next(steps)
         while True:
@@ -64,7 +51,6 @@ def pieces_of(steps: Steps[T], perform: Callable[[Effect[Any]], Any]) -> Generat
                 effect = steps.throw(error)
             else:
                 effect = steps.send(answer)
-            yield
     except StopIteration as end:
         result: T = end.value
         return result

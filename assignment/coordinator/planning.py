@@ -15,7 +15,7 @@ from assignment.coordinator.reading import (
     owners_before,
     settings_of,
     unable_members,
-    waiting_for,
+    why_waiting,
 )
 from assignment.coordinator.record import Change, Situation, change_of
 from assignment.scripts.group_read import GroupRead
@@ -62,9 +62,7 @@ def why_not_yet(view: GroupRead) -> str:
     if (meta.incarnation or view.target) and not view.grants_are_possible:
         # After a wipe the last target is put back: whoever is first waits for who else had a part.
         return "Redis may have lost writes: its incarnation is not raised yet"
-    if awaited := waiting_for(view):
-        return f"waiting for reports of {', '.join(awaited)}"
-    return ""
+    return why_waiting(view)
 
 
 def target_of(

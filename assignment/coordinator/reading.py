@@ -110,6 +110,12 @@ def waiting_for(view: GroupRead) -> tuple[str, ...]:
     )
 
 
+def why_waiting(view: GroupRead) -> str:
+    """ "" when nobody's word is awaited."""
+    awaited = waiting_for(view)
+    return f"waiting for reports of {', '.join(awaited)}" if awaited else ""
+
+
 # --- ability --------------------------------------------------------------------------------------
 
 

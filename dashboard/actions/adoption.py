@@ -66,7 +66,7 @@ def adopt(name: str, by: By) -> Group:
                 raise Refused(f"group {name!r} changed meanwhile, or went to another dashboard")
     except IntegrityError as error:
         raise Refused(f"group {name!r} has a record here already") from error
-    coordinator.tick()
+    coordinator.look(name)
     return group
 
 

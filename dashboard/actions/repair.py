@@ -41,7 +41,7 @@ from dashboard.records import audit, corrections
 from dashboard.records.audit import By
 
 AUDITED_MAX = 100  # findings in one entry
-TICK_WAIT_S = 60.0  # longer than any takes
+LOOK_WAIT_S = 60.0  # longer than any takes
 
 
 def look(group: Group) -> tuple[Finding, ...]:
@@ -69,7 +69,7 @@ def accept_incarnation(group: Group, incarnation: int, by: By) -> None:
         before, after = {"incarnation": group.incarnation}, {"incarnation": incarnation}
         audit.record(by, "accept incarnation", group, before=before, after=after)
     group.incarnation = incarnation
-    coordinator.tick()
+    coordinator.look(group.name)
 
 
 @audit.attempted("repair group")
@@ -92,11 +92,11 @@ def mend(group: Group, by: By) -> tuple[Finding, ...]:
     for (kind, key), of_key in groupby(sorted(rows), lambda one: (one.mend, one.key)):
         _mend_rows(group, stored, kind, key, [finding.name for finding in of_key])
     if is_built_anew:
-        with queue.nobody_ticks(TICK_WAIT_S):  # it would take the group for one that was wiped
+        with queue.nobody_looks(group.name, LOOK_WAIT_S):  # it would be taken for a wiped one
             _build_anew(group, lowers=Mend.RENUMBER in mends)
     else:
         run(request_rebalance(Reason.MANUAL), group.name)
-    coordinator.tick()
+    coordinator.look(group.name)
     return found
 
 
@@ -130,7 +130,7 @@ def _incarnations(group: Group) -> set[int]:
 
 def _refuse_while_somebody_lives(group: Group) -> None:
     """Agents remember the highest incarnation that they ever saw."""
-    now_ms = live_groups.redis_now_ms()
+    now_ms = live_groups.redis_now_ms(group.name)
     session_ms = group.values.session_timeout_ms
     beats = _stored(group).beats.items()
     if living := sorted(member for member, beat in beats if now_ms - beat <= session_ms):
@@ -155,7 +155,7 @@ def _mend_rows(group: Group, stored: Stored, kind: Mend, key: str, names: Sequen
 def _mirrored(group: Group, key: str, names: Collection[str]) -> dict[str, str]:
     """As the database has them; a partition that it does not have begins at its start."""
     found: dict[str, str] = {}
-    now_ms = live_groups.redis_now_ms()
+    now_ms = live_groups.redis_now_ms(group.name)
     for row in group.mirror.all():
         partition = f"{group.stream}:{row.number}"
         if partition in names or "" in names:

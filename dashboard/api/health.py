@@ -11,6 +11,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
@@ -144,6 +145,12 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
             f"Redis has {found.clients} of {found.clients_max} connections: raise its maxclients,"
             " and the open files that its process may have; an agent that finds none cannot renew"
         )
+    if found.away:
+        where = ", ".join(found.away) if held is not None else f"{len(found.away)} of them"
+        warnings.append(
+            f"nodes of the Redis Cluster do not answer ({where}): their groups wait until another"
+            " takes over"
+        )
     if rights is not None:
         warnings += rights.sentences(named=held is not None)
     named = {
@@ -157,12 +164,12 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
             f" locks says{f' ({names})' if names else ''}, within a day; it was read anew: either"
             " somebody wrote there, or it is a bug; the dashboard's log names the partitions"
         )
-    return asdict(found) | named
+    return asdict(found) | named | {"away": found.away if held is not None else ()}
 
 
 def _channel_layer(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
-        with reaching_redis():
+        with reaching_redis(settings.CHANNELS_URL):
             return {"round_trip_ms": async_to_sync(_round_trip)()}
     except StoreUnavailable as error:
         raise NotReady(f"the channel layer does not answer: {error}") from error
@@ -180,25 +187,33 @@ async def _round_trip() -> float:
 
 
 def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
-    """Beat asks for the tick, a worker begins it, it is done: the first that fails is named."""
-    if checks["redis"] is None:
+    """A ticker lives, and does its rounds; beat asks for what is no tick, a worker begins it: the
+    first that fails is named.
+    """
+    redis = checks["redis"]
+    if redis is None:
         raise NotReady("the age of the Celery tick is not known without Redis")
-    ages = checks["redis"]["ages_ms"]
-    tick_ms = ages[Sign.TICK]
-    if late := checks["redis"]["late_groups"]:
+    ages, tick_ms = redis["ages_ms"], redis["ages_ms"][Sign.TICK]
+    asks, begins = _is_fresh(ages[Sign.BEAT]), _is_fresh(ages[Sign.WORKER])
+    if not asks:
+        warnings.append(
+            "beat is away: nothing is sampled, trimmed or delivered to webhooks, and no user of"
+            " Redis is put right; ticks and rebalances do without it"
+        )
+    if late := redis["late_groups"]:
         warnings.append(f"the Celery tick is late: {late} groups wait to be looked at")
-    failing = checks["redis"]["failing_groups"]
-    if failing:
-        _say_failing(checks["redis"], warnings)
-    if _is_fresh(tick_ms) or late:
-        return {"tick_age_ms": tick_ms, "late_groups": late, "failing_groups": failing}
-    last = "never ran" if tick_ms is None else f"ran last {tick_ms / 1000:.0f} s ago"
-    who = "it fails, and the worker's log says why"
-    if not _is_fresh(ages[Sign.BEAT]):
-        who = "beat does not ask for it"
-    elif not _is_fresh(ages[Sign.WORKER]):
+    if failing := redis["failing_groups"]:
+        _say_failing(redis, warnings)
+    if not (_is_fresh(tick_ms) or late):
+        last = "never ran" if tick_ms is None else f"ran last {tick_ms / 1000:.0f} s ago"
         who = "no Celery worker answers"
-    raise NotReady(f"the Celery tick {last}: {who}; no rebalance happens meanwhile")
+        if redis["tickers"]:
+            who = "it fails, and the worker's log says why"
+        raise NotReady(f"the Celery tick {last}: {who}; no rebalance happens meanwhile")
+    if asks and not begins:
+        what = "begins a task" if redis["tickers"] else "answers"
+        raise NotReady(f"no Celery worker {what}; no rebalance happens meanwhile")
+    return {"tick_age_ms": tick_ms, "late_groups": late, "failing_groups": failing}
 
 
 def _say_failing(redis: Mapping[str, Any], warnings: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Carries out what the rules ask for: in Redis here, in the database by `records`."""
 
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this proces
 NOBODY = outbox.Task()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
+LOOK_EXPIRES_S = queue.QUEUED_MS / 1e3  # then the ticker asks for another one
 SHOWN_MAX = 3  # arguments of a script that the log tells
 T = TypeVar("T")
 
@@ -50,11 +51,6 @@ class Here:
 def carry_out(steps: Steps[T], here: Here) -> T:
     """Raises StoreUnavailable."""
     return effects.run(steps, lambda effect: perform(here, effect))
-
-
-def pieces_of(steps: Steps[T], here: Here) -> Generator[None, None, T]:
-    """The same, effect by effect."""
-    return effects.pieces_of(steps, lambda effect: perform(here, effect))
 
 
 def record_of(group: Group) -> GroupRecord:
@@ -180,6 +176,16 @@ def want_rebalance(group_name: str) -> bool:
     return False
 
 
+def want_look(group_name: str) -> bool:
+    """Whether the look at it is a task of its own now, or under way already. Raises
+    StoreUnavailable.
+    """
+    if not queue.want_look(group_name) or _publish("look", group_name, expires=LOOK_EXPIRES_S):
+        return True
+    queue.take_look(group_name)
+    return False
+
+
 def want_history(awaited: Mapping[str, bool]) -> bool:
     """Whether a task was published for these groups, or those that wait already: at most one at a
     time. Group -> whether somebody awaits it. Raises StoreUnavailable.
@@ -194,7 +200,7 @@ def want_history(awaited: Mapping[str, bool]) -> bool:
 
 def _publish(task: str, *arguments: str, **options: float) -> bool:
     try:
-        app.send_task(f"dashboard.{task}", arguments, expires=EXPIRES_S, **options)
+        app.send_task(f"dashboard.{task}", arguments, **{"expires": EXPIRES_S, **options})
     except (BrokerAway, OSError) as error:
         log.warning("%s of %s not published: %s", task, arguments or "all", error)
         return False
@@ -216,7 +222,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Read: _read,
     effects.ReadSettings: lambda here, effect: live_groups.stored_settings(here.name),
     effects.ReadHints: lambda here, effect: tuple(live_groups.hints(here.name)),
-    effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
+    effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(here.name),
     effects.Run: _run,
     effects.Configure: _configure,
     effects.Hold: lambda here, effect: run(recovery.hold(effect.lease_ms), here.name),

@@ -5,19 +5,19 @@ What is kept of a look is valid whoever made it, and however old: it names all t
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
-from django.db.models import F, Q, TextField
+from django.db.models import F, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.resting import Looked, Rest, may_rest_on
-from assignment.scripts.group_read import NO_TICK, Ticker
+from assignment.scripts.group_read import Ticker
 from dashboard.coordinator.carrying import AWAY, record_of
 from dashboard.coordinator.records import OPEN
 from dashboard.live import glances
@@ -63,65 +63,108 @@ _known: dict[str, tuple[bytes, _Kept]] = {}  # by group: mostly it is the same a
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awake:
     """A group to look at. `group` None: the database is away. `before`: by which it would rest on;
-    None: there is reason to look.
+    None: there is reason to look. `groups`: how many there are in all.
     """
 
     record: GroupRecord
     group: Group | None
     digest: int | None
     before: Rest | None
+    is_kept: bool  # something of an earlier look
+    groups: int
+    ticker: Ticker
+
+    @property
+    def name(self) -> str:
+        return self.record.name
 
 
-class Resting:
-    """All groups, over the rounds of one tick."""
+def everybodys(name: str) -> bool:
+    return True
 
-    def __init__(self) -> None:
-        self.groups: frozenset[str] = frozenset()
-        self._ticker = NO_TICK
-        self._resting: dict[str, bytes] = {}  # to be kept
-        self._awake: set[str] = set()  # of which something is kept
 
-    def awake(self, ticker: Ticker) -> list[Awake]:
-        """Groups to look at now, by their names. Raises StoreUnavailable."""
-        self._ticker = ticker
-        rows, asking = _rows()
-        self.groups = frozenset(rows)
-        kept = _all_kept()
-        self._awake |= kept.keys() - self.groups
-        same = {
-            name: kept[name].rest
-            for name, row in rows.items()
-            if name in kept and row.pk not in asking and row.digest in (None, kept[name].digest)
-        }
-        found = glances.glances(same)
-        before = {
-            name: same[name]
-            for name, glance in found.items()
-            if may_rest_on(same[name], glance, ticker.away)
-        }
-        due = [n for n in rows if n not in before or kept[n].until_ms <= ticker.seen_ms]
-        self._awake |= kept.keys() & due
-        return [
-            Awake(record=record, group=group, digest=rows[name].digest, before=before.get(name))
-            for name, record, group in _loaded(due, rows)
-        ]
+class Found(NamedTuple):
+    """`groups`: all that there are. `away`: those whose node of a Redis Cluster does not answer."""
 
-    def looked(self, one: Awake, looked: Looked, took_s: float) -> None:
-        """What came of it: kept with `keep`."""
-        name, rest = one.record.name, looked.rest
-        if one.before is not None and looked.is_missed(one.before, self._ticker.away):
-            log.error("group=%s had something to do that nothing marked", name)
-            Group.objects.filter(name=name).update(missed_looks=F("missed_looks") + 1)
-        if rest is None or one.digest is None:
-            return
-        until_ms = rest.looked_ms + _period_ms(name, took_s, len(self.groups))
+    awake: list[Awake]
+    groups: Set[str]
+    away: Set[str]
+
+
+def awake(ticker: Ticker, is_mine: Callable[[str], bool] = everybodys) -> Found:
+    """Groups of one's share to look at now. Raises StoreUnavailable."""
+    rows, asking = _rows()
+    stored = glances.kept()
+    mine = {name: row for name, row in rows.items() if is_mine(name)}
+    away = glances.away(mine)
+    glances.forget(stored.keys() - (rows.keys() - away))  # who comes back is looked at
+    there = {name: row for name, row in mine.items() if name not in away}
+    kept = _all_kept({name: stored[name] for name in stored.keys() & there.keys()})
+    return Found(list(_awake(there, kept, asking, len(rows), ticker)), rows.keys(), away)
+
+
+def awake_one(name: str, ticker: Ticker) -> list[Awake]:
+    """The same, of this group alone: one or none. `ticker`: of whoever ticked last."""
+    rows, asking = _rows(name)
+    kept = _all_kept(glances.kept_of(name))
+    return list(_awake(rows, kept, asking, len(live_groups.known_groups()), ticker))
+
+
+def _awake(
+    rows: Mapping[str, _Row],
+    kept: Mapping[str, _Kept],
+    asking: Collection[int],
+    groups: int,
+    ticker: Ticker,
+) -> Iterator[Awake]:
+    same = {
+        name: kept[name].rest
+        for name, row in rows.items()
+        if name in kept and row.pk not in asking and row.digest in (None, kept[name].digest)
+    }
+    found = glances.glances(same)
+    before = {
+        name: same[name]
+        for name, glance in found.items()
+        if may_rest_on(same[name], glance, ticker.away)
+    }
+    due = [n for n in rows if n not in before or kept[n].until_ms <= ticker.seen_ms]
+    for name, record, group in _loaded(due, rows):
+        yield Awake(
+            record=record,
+            group=group,
+            digest=rows[name].digest,
+            before=before.get(name),
+            is_kept=name in kept,
+            groups=groups,
+            ticker=ticker,
+        )
+
+
+def begin(one: Awake) -> None:
+    """What was kept is not valid any more."""
+    if one.is_kept:
+        glances.forget([one.name])
+
+
+def keep(one: Awake, looked: Looked, took_s: float) -> None:
+    """What came of the look at it."""
+    rest = looked.rest
+    if one.before is not None and looked.is_missed(one.before, one.ticker.away):
+        log.error("group=%s had something to do that nothing marked", one.name)
+        Group.objects.filter(name=one.name).update(missed_looks=F("missed_looks") + 1)
+    if rest is not None and one.digest is not None:
+        until_ms = rest.looked_ms + _period_ms(one.name, took_s, one.groups)
         kept = _Kept(rest=rest, digest=one.digest, until_ms=until_ms)
-        self._resting[name] = msgspec.json.encode(kept)
+        glances.keep(one.name, msgspec.json.encode(kept))
 
-    def keep(self) -> None:
-        """Raises StoreUnavailable."""
-        glances.keep(self._resting, self._awake - self._resting.keys())
-        self._resting, self._awake = {}, set()
+
+def quiet() -> dict[str, int]:
+    """Groups that rest and have no members -> the moment of the look after which they do. Raises
+    StoreUnavailable.
+    """
+    rests = ((name, kept.rest) for name, kept in _all_kept(glances.kept()).items())
+    return {name: rest.looked_ms for name, rest in rests if not rest.patience_ms}
 
 
 def _period_ms(name: str, took_s: float, groups: int) -> int:
@@ -131,9 +174,8 @@ def _period_ms(name: str, took_s: float, groups: int) -> int:
     return round(min(max(period_ms, UNASKED_LEAST_MS), UNASKED_MOST_MS) * spread)
 
 
-def _all_kept() -> dict[str, _Kept]:
+def _all_kept(stored: Mapping[str, bytes]) -> dict[str, _Kept]:
     """What cannot be read any more is of another version."""
-    stored = glances.kept()
     for name in [name for name in _known if name not in stored]:
         del _known[name]
     for name, text in stored.items():
@@ -148,19 +190,25 @@ def _all_kept() -> dict[str, _Kept]:
 # --- the database ---------------------------------------------------------------------------------
 
 
-def _rows() -> tuple[dict[str, _Row], frozenset[int]]:
-    """All groups, and which of them have something open that a tick may have to do with. While the
-    database is away, those that it had; Redis knows their settings.
+def _rows(only: str | None = None) -> tuple[dict[str, _Row], frozenset[int]]:
+    """All groups or this one, and which of them have something open that a tick may have to do
+    with. While the database is away, those that it had; Redis knows their settings.
     """
     try:
         found = Group.objects.annotate(settings_text=Cast("settings", TextField()))
+        if only is not None:
+            found = found.filter(name=only)
         rows = {one[1]: _row(one) for one in found.values_list("pk", "name", *COLUMNS)}
-        asking = _asking()
+        asking = _asking([row.pk for row in rows.values()] if only is not None else None)
     except AWAY as error:
         log.warning("ticks go on without the database: %s", error)
         known = sorted(live_groups.known_groups().items())
-        return {name: _Row(0, incarnation, None) for name, incarnation in known}, frozenset()
-    live_groups.note_groups({name: row.incarnation for name, row in rows.items()})
+        mine = [one for one in known if only in (None, one[0])]
+        return {name: _Row(0, incarnation, None) for name, incarnation in mine}, frozenset()
+    if only is None:
+        live_groups.note_groups({name: row.incarnation for name, row in rows.items()})
+    elif only in rows:
+        live_groups.note_group(only, rows[only].incarnation)
     return rows, asking
 
 
@@ -170,15 +218,19 @@ def _row(columns: tuple[Any, ...]) -> _Row:
     return _Row(columns[0], columns[2], crc32(repr(columns).encode()))
 
 
-def _asking() -> frozenset[int]:
-    """Of these groups each tick has to do with what a person asked for, or with a plan's time."""
+def _asking(only: Collection[int] | None) -> frozenset[int]:
+    """Of these groups each tick has to do with what a person asked for, or with a plan's time. All
+    such, or those of `only`.
+    """
     now_ms = live_groups.redis_now_ms()
     runs = Q(state=PlanState.RUNNING) | Q(state__in=WAITING, expires_at_ms__lte=now_ms)
-    open_of = (
+    open_of: tuple[QuerySet[Any], ...] = (
         RebalanceRequest.objects.filter(state__in=OPEN),
         ScaleDown.objects.filter(state=ScaleDownState.RUNNING),
         Plan.objects.filter(runs),
     )
+    if only is not None:
+        open_of = tuple(rows.filter(group_id__in=only) for rows in open_of)
     first, *others = (rows.order_by().values_list("group_id") for rows in open_of)
     return frozenset(pk for (pk,) in first.union(*others))
 

@@ -11,6 +11,7 @@ from django.db import DatabaseError
 from dashboard import coordinator
 from dashboard.agents import rights
 from dashboard.live import health
+from dashboard.live import queue as live_queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
 from dashboard.webhooks import queue
@@ -33,14 +34,16 @@ def _task(work: Callable[..., int | str]) -> Any:
 
 
 @_task
-def tick() -> int:
-    health.stamp(health.Sign.WORKER)
-    return coordinator.tick()
+def look(group_name: str) -> int:
+    """At a group that would take a ticker too long."""
+    live_queue.take_look(group_name)
+    return coordinator.look(group_name)
 
 
 @_task
 def keep_users() -> str:
-    """Users and scripts of Redis; beside the tick, which waits for no replica that is away."""
+    """Users and scripts of Redis. Asked for each second, so that it is a sign of life, too."""
+    health.stamp(health.Sign.WORKER)
     try:
         rights.keep()
     except DatabaseError as error:
@@ -61,7 +64,7 @@ def anchor() -> int:
     return int(chain.anchor())
 
 
-sample, trim = _task(coordinator.sample), _task(coordinator.trim)
+sample_due, trim_due = _task(coordinator.sample_due), _task(coordinator.trim_due)
 keep_history = _task(coordinator.keep_history)
 retain = _task(coordinator.retain)
 deliver_webhooks = _task(queue.deliver_webhooks)

@@ -15,8 +15,8 @@ COUNTERS = (sys.executable, "-m", "agent.pipelines.counters")
 GROUP = "flights"  # group and stream of the demo have the same name
 AGENTS_URL = "agents_redis_url"  # file in DATA: what an agent with a token is told
 AGENT_TOKEN, PRODUCER_TOKEN = "agent_token", "producer_token"  # files in DATA
-BASE_MIB = 770  # web, worker with three children, beat, watch, producer, Redis
-WEB_MIB, WORKER_MIB = 150, 400  # of each more
+BASE_MIB = 840  # web, worker with three children and a ticker, beat, watch, producer, Redis
+WEB_MIB, WORKER_MIB = 150, 470  # of each more
 CONSUMER_MIB = 900  # a local Spark consumer with its agent (pipeline.md section 7)
 LOCK_WAIT_S = 20.0  # how long the watchdog of an `up` that was killed may take to clean up
 

@@ -165,7 +165,7 @@ class Parts:
         )
 
     def beat(self) -> Process:
-        """Ready when the tick has gone the whole way: beat, Redis, worker, database."""
+        """Ready when the worker's ticker has gone the whole way: Redis, database."""
         return self.process(
             "beat",
             WORKER,

@@ -16,17 +16,17 @@ names stand in `wanted` until a run takes them; those that died with one are wis
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
-from assignment.scripts.group_read import Gap, Ticker
-from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, sync_client
+from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Ticker
+from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_key, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
@@ -58,6 +58,14 @@ class QueueKeys:
     @property
     def running(self) -> str:
         return self._named("running")
+
+    @property
+    def look_queued(self) -> str:
+        return self._named("look_queued")
+
+    @property
+    def looking(self) -> str:
+        return self._named("looking")
 
     @property
     def spent(self) -> str:
@@ -124,13 +132,26 @@ def running(group: str) -> AbstractContextManager[bool]:
     return _lease(QueueKeys(group).running)
 
 
-def ticking() -> AbstractContextManager[bool]:
-    """Whether this process is the one that ticks."""
-    return _lease(f"{settings.REDIS_PREFIX}:ticking")
+def looking(group: str) -> AbstractContextManager[bool]:
+    """Whether this process is the one that looks at the group."""
+    return _lease(QueueKeys(group).looking)
+
+
+def want_look(group: str) -> bool:
+    """Whether the caller has to publish a task: none is on its way, and nobody looks at it now."""
+    keys = QueueKeys(group)
+    if sync_client().exists(keys.looking):
+        return False
+    return _is_first(sync_client().pipeline(), keys.look_queued)
+
+
+def take_look(group: str) -> None:
+    """As `take_wanted`; also when the task could not be published."""
+    sync_client().delete(QueueKeys(group).look_queued)
 
 
 def _of_history(name: str) -> str:
-    return f"{settings.REDIS_PREFIX}:history:{name}"
+    return own_key(f"history:{name}")
 
 
 def want_history(awaited: Mapping[str, bool]) -> bool:
@@ -169,16 +190,20 @@ def keeping_history() -> AbstractContextManager[bool]:
 
 
 @contextmanager
-def nobody_ticks(wait_s: float) -> Iterator[None]:
-    """Not before the tick that runs has ended. Raises StoreUnavailable when it does not."""
+def nobody_looks(group: str, wait_s: float) -> Iterator[None]:
+    """Not before the look at it that is under way has ended. Raises StoreUnavailable when it does
+    not.
+    """
     until_s = time.monotonic() + wait_s
     while True:
-        with ticking() as mine:
+        with looking(group) as mine:
             if mine:
                 yield
                 return
         if time.monotonic() >= until_s:
-            raise StoreUnavailable(f"a tick has run for longer than {wait_s:g} s; try again")
+            raise StoreUnavailable(
+                f"the group has been looked at for longer than {wait_s:g} s; try again"
+            )
         time.sleep(ASK_AGAIN_S)
 
 
@@ -186,7 +211,7 @@ _OF_TICKER = ("seen_ms", *Gap._fields)
 
 
 def _ticker() -> str:
-    return f"{settings.REDIS_PREFIX}:ticker"
+    return own_key("ticker")
 
 
 def ticker_age_ms() -> float:
@@ -195,14 +220,45 @@ def ticker_age_ms() -> float:
     return math.inf if seen_ms is None else ms_of(*now) - int(seen_ms)
 
 
-def ticker_lives() -> Ticker:
-    """To be said by whoever ticks, every second."""
+class Share(NamedTuple):
+    """What a ticker knows of all that tick: `living`, of which it is one unless it has no name."""
+
+    ticker: Ticker
+    living: tuple[str, ...]
+
+
+def ticker_lives(name: str = "") -> Share:
+    """To be said by whoever ticks, every second; without a name it takes no part in sharing."""
     pipe = sync_client().pipeline()
-    now, known = pipe.time().hmget(_ticker(), *_OF_TICKER).execute()
+    pipe.time().hmget(_ticker(), *_OF_TICKER).zrange(tickers_key(), 0, -1, withscores=True)
+    now, known, tickers = pipe.execute()
     now_ms, before = ms_of(*now), _ticker_in(known)
-    away = ticker_away(now_ms, before.seen_ms or None, before.away)
-    sync_client().hset(_ticker(), mapping={"seen_ms": now_ms, **away._asdict()})
-    return Ticker(now_ms, away)
+    # Whoever stood still between its reading and its writing told an older time than others did.
+    seen_ms = max(before.seen_ms, *(int(at_ms) for _, at_ms in tickers if at_ms <= now_ms), 0)
+    away = ticker_away(now_ms, seen_ms or None, before.away)
+    living = living_of(now_ms, tickers) | ({name} if name else set())
+    pipe.hset(_ticker(), mapping={"seen_ms": now_ms, **away._asdict()})
+    if name:
+        pipe.zadd(tickers_key(), {name: now_ms})
+    if dead := [one for one, _ in tickers if one.decode() not in living]:
+        pipe.zrem(tickers_key(), *dead)
+    pipe.execute()
+    return Share(Ticker(now_ms, away), tuple(sorted(living)))
+
+
+def ticker_ends(name: str) -> None:
+    """Others take over what was its share at once."""
+    sync_client().zrem(tickers_key(), name)
+
+
+def tickers_key() -> str:
+    """Of the tickers, by when they gave their last sign of life."""
+    return own_key("tickers")
+
+
+def living_of(now_ms: int, tickers: Iterable[tuple[bytes, float]]) -> set[str]:
+    """One whose sign lies in the future gave it before the clock was set back."""
+    return {name.decode() for name, at_ms in tickers if abs(now_ms - at_ms) <= TICKER_AWAY_MS}
 
 
 def last_ticker() -> Ticker:

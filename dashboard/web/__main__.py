@@ -23,10 +23,14 @@ from dashboard.web import PROTOCOLS
 
 APPLICATION = "dashboard.asgi:application"
 SOCKET_BYTES_MAX = 2**12  # browsers say nothing; the socket itself closes after 1,024
+# Several heartbeats: whoever is late finds its connection as it was. Of strangers there are few
+# (visitors.py), and none keeps another out: who has kept us waiting longest makes place.
+KEEP_ALIVE_S = 15
 OPTIONS = (
     *("--http", f"{PROTOCOLS}:HttpProtocol"),
     *("--ws", f"{PROTOCOLS}:SocketProtocol"),
     *("--ws-max-size", str(SOCKET_BYTES_MAX)),
+    *("--timeout-keep-alive", str(KEEP_ALIVE_S)),
     "--no-server-header",
 )
 LAST = ("--no-proxy-headers",)  # what a proxy says of clients is read in asgi.py, and there alone

@@ -191,7 +191,9 @@ def test_each_target_and_each_event_is_recorded_once_and_none_is_missing(
         (kind, p, fence) for kind, p, fence in locked if kind in ("released", "expired")
     )
     for name in ("worker", "worker-2"):
-        assert "dashboard.tick" in demo.parts.log(name).read_text(), f"{name} was at work"
+        assert "coordinator.ticker ticker" in demo.parts.log(name).read_text(), (
+            f"{name} was at work"
+        )
     beats = [part for part in demo.tree.parts if part.name.startswith("beat")]
     assert [beat.exit_code() for beat in beats] == [None, None]
 

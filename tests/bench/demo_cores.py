@@ -33,6 +33,7 @@ PARTS = {  # by a word of the command line, the first that is there
     "python_streaming_source_runner": "spark_python",
     "dashboard.web": "web",
     "celery": "workers",
+    "coordinator.ticker": "workers",
     "server": "redis",
 }
 

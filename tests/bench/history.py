@@ -104,7 +104,7 @@ def wait_for_worker() -> None:
     until_s = time.monotonic() + DEADLINE_S
     while health.look().ages_ms[health.Sign.WORKER] is None:
         if time.monotonic() > until_s:
-            raise TimeoutError(f"no worker began a tick within {DEADLINE_S} s")
+            raise TimeoutError(f"no worker began a task within {DEADLINE_S} s")
         time.sleep(0.2)
 
 

@@ -1,13 +1,16 @@
-"""A real prefork worker and a real beat: without a worker no rebalance, and /readyz says why."""
+"""Real prefork workers, each with its ticker, and a real beat: without a worker no rebalance, and
+/readyz says why; without beat all goes on that keeps partitions owned.
+"""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import psutil
 import pytest
 from django.db import connection
 from django.test import Client
@@ -15,8 +18,10 @@ from django.test import Client
 from assignment.scripts.group_read import Purpose
 from dashboard import coordinator
 from dashboard.actions import groups
+from dashboard.demo import processes
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import groups as live_groups
+from dashboard.live import health
 from dashboard.models import AuditSource, Group, Rebalance
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, until
@@ -84,19 +89,83 @@ def join(group: Group, name: str) -> None:
     coordinator.want_rebalance(group.name)
 
 
+WORKER = ("worker", "--pool=prefork", "--concurrency=2", "--without-mingle")
+FAST = {
+    "lease_ms": 3_000, "renew_ms": 1_000, "session_timeout_ms": 3_000, "heartbeat_ms": 1_000,
+    "grace_ms": 1_000,
+}  # fmt: skip
+
+
+def made(name: str, **settings: int) -> Group:
+    by = By("ann", AuditSource.PAGE)
+    return groups.create_group(name, stream=name, partitions=8, by=by, **settings)
+
+
+def test_without_beat_members_are_evicted_and_what_they_owned_goes_to_others(
+    start: Start, group_name: str, client: Client
+) -> None:
+    """Also by the ticker of another worker, when the one whose share it was is killed."""
+    names = [f"{group_name}-{n}" for n in range(4)]
+    alive = [made(name, **FAST) for name in names]
+    one, two = start(*WORKER, "--hostname=one@test"), start(*WORKER, "--hostname=two@test")
+    until(lambda: health.look().tickers == 2, 60)
+    assert ready(client) == (200, [])
+    come_and_go(alive, "a", 1)
+    one.kill()  # itself alone: its ticker ends with it
+    until(lambda: health.look().tickers == 1, 30)
+    come_and_go(alive, "b", 2)
+    assert two.poll() is None
+
+
+def come_and_go(alive: Sequence[Group], name: str, rebalances: int) -> None:
+    """A member of each group: it is given all, and evicted when it beats no more."""
+    agents = [FakeAgent(group, name) for group in alive]
+    for agent in agents:
+        agent.join()
+
+    def are_given() -> bool:
+        for agent in agents:
+            agent.beat()
+            coordinator.want_rebalance(agent.group.name)
+        return all(group.rebalances.count() >= rebalances for group in alive)
+
+    def members() -> list[str]:
+        return [m for g in alive for m in live_groups.read(g.name, Purpose.LOOK).members]
+
+    until(are_given, 30)
+    until(lambda: not members(), 30)
+
+
+def test_a_ticker_that_ends_is_begun_anew(start: Start, group_name: str) -> None:
+    made(group_name)
+    worker = start(*WORKER)
+    until(lambda: health.look().tickers == 1, 60)
+    [ticker] = [p for p in processes.with_children(worker.pid) if is_ticker(p)]
+    ticker.kill()
+    family = processes.with_children
+    until(lambda: [p for p in family(worker.pid) if is_ticker(p) and p != ticker], 30)
+    stop(worker)
+    assert not [p for p in psutil.process_iter() if is_ticker(p) and str(worker.pid) in words(p)]
+
+
+def is_ticker(process: psutil.Process) -> bool:
+    return any("coordinator.ticker" in word for word in words(process))
+
+
+def words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []
+
+
 def test_a_stopped_worker_stops_rebalances_and_nothing_is_lost(
     start: Start, group_name: str, client: Client
 ) -> None:
     group = groups.create_group(
         group_name, stream=group_name, partitions=8, by=By("ann", AuditSource.PAGE)
     )
-    worker = (
-        "worker",
-        "--pool=prefork",
-        "--concurrency=2",
-        "--without-mingle",
-        "--hostname=w@test",
-    )
+    worker = (*WORKER, "--hostname=w@test")
     first = start(*worker)
     start("beat")
     until(lambda: ready(client)[0] == 200, 60)

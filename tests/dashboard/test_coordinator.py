@@ -98,6 +98,24 @@ def test_no_rebalance_before_the_reports_asked_for(group: Group, agent: FakeAgen
     assert coordinator.rebalance(group.name).startswith("epoch")
 
 
+def test_a_run_that_has_to_wait_does_not_read_the_group_whole(
+    group: Group, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = live_groups.read
+    reads: list[str] = []
+    monkeypatch.setattr(live_groups, "read", lambda *of: reads.append("whole") or read(*of))
+    agent.join()
+    assert coordinator.rebalance(group.name) == "waiting for reports of a"
+    assert reads == []
+    group.requests.create(actor="ann", strategy="averagely")
+    assert coordinator.rebalance(group.name) == "waiting for reports of a"
+    assert reads == ["whole"], "what a person asked for may be answered"
+    group.requests.all().delete()
+    sync_client().hset(GroupKeys(group.name).meta, "due_since_ms", 1)
+    coordinator.rebalance(group.name)
+    assert len(reads) == 2, "the time is up"
+
+
 def test_the_tick_finds_what_no_task_did(group: Group, agent: FakeAgent, published: Any) -> None:
     agent.start()
     before = published()

@@ -15,7 +15,7 @@ from pytest_django.fixtures import Settings
 from dashboard import coordinator
 from dashboard.api import health
 from dashboard.demo.embedded_redis import EmbeddedRedis
-from dashboard.live import connection, deadline
+from dashboard.live import connection, deadline, queue
 from dashboard.live import health as live_health
 from dashboard.live import rights as live_rights
 from dashboard.live.connection import sync_client
@@ -31,8 +31,15 @@ def test_healthz_is_the_process_alone(client: Client, settings: Settings) -> Non
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_ready_when_everything_answers(client: Client, store: Any) -> None:
+def everybody_lives() -> None:
+    """As beat and a worker with its ticker tell."""
+    for sign in (Sign.BEAT, Sign.WORKER):
+        live_health.stamp(sign)
     coordinator.tick()
+
+
+def test_ready_when_everything_answers(client: Client, store: Any) -> None:
+    everybody_lives()
     answer = client.get("/readyz")
     assert answer.status_code == 200, answer.json()
     assert answer.json()["warnings"] == []
@@ -61,7 +68,7 @@ def test_connections_that_run_out_are_a_warning(
     client: Client, point_at: Any, own_redis: Any
 ) -> None:
     point_at(own_redis.url)
-    coordinator.tick()
+    everybody_lives()
     found = client.get("/readyz").json()
     told = found["checks"]["redis"]
     assert 1 <= told["clients"] < told["clients_max"]
@@ -98,22 +105,37 @@ def test_an_old_redis_is_named(client: Client, store: Any, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("given", "who"),
-    [
-        ((), "beat does not ask for it"),
-        ((Sign.BEAT,), "no Celery worker answers"),
-        ((Sign.BEAT, Sign.WORKER), "it fails, and the worker's log says why"),
-    ],
+    ("tickers", "who"),
+    [(0, "no Celery worker answers"), (1, "it fails, and the worker's log says why")],
 )
 def test_who_keeps_the_tick_away_is_named(
-    client: Client, store: Any, given: tuple[Sign, ...], who: str
+    client: Client, store: Any, tickers: int, who: str
 ) -> None:
-    for sign in given:
-        live_health.stamp(sign)
+    for number in range(tickers):
+        queue.ticker_lives(f"ticker-{number}")
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["why"] == [
         f"the Celery tick never ran: {who}; no rebalance happens meanwhile"
+    ]
+    assert answer.json()["checks"]["redis"]["tickers"] == tickers
+
+
+def test_beat_that_is_away_keeps_no_tick_away(client: Client, store: Any) -> None:
+    coordinator.tick()
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["warnings"][0].startswith("beat is away: nothing is sampled")
+
+
+def test_a_worker_that_ticks_and_begins_no_task_is_not_ready(client: Client, store: Any) -> None:
+    live_health.stamp(Sign.BEAT)
+    coordinator.tick()
+    queue.ticker_lives("one")
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["why"] == [
+        "no Celery worker begins a task; no rebalance happens meanwhile"
     ]
 
 
@@ -197,13 +219,14 @@ def test_without_a_deadline_nobody_is_refused(store: Any) -> None:
 
 
 def test_the_page_names_groups_by_rights(group: Group) -> None:
-    live_health.stamp_failing([group.name], 2)
+    live_health.note_look(group.name, is_well=False)
+    live_health.stamp_tick(2)
     bob, carl = (User.objects.create(username=name) for name in ("bob", "carl"))
     granted(bob, "viewer", group.name, "deny")
     hidden = logged_in(bob).get("/status/").content.decode()
     assert "fails for 1 of 2 groups:" in hidden and group.name not in hidden
     assert f"for 1 of 2 groups ({group.name})" in logged_in(carl).get("/status/").content.decode()
-    live_health.stamp_failing([group.name], 1)
+    live_health.stamp_tick(1)
     hidden = logged_in(bob).get("/status/").content.decode()
     assert "Not ready" in hidden and group.name not in hidden
 

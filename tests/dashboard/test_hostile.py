@@ -1,7 +1,5 @@
 """What one member or one group can do to others: nothing that stops them."""
 
-from collections.abc import Collection, Generator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -9,13 +7,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from assignment.coordinator.effects import KeepFaults
-from assignment.coordinator.resting import Looked
 from assignment.scripts.group_read import Purpose
 from assignment.types import Offset
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
-from dashboard.coordinator import records, resting, running
-from dashboard.coordinator.running import LONG_S, ROUND_S, SLICE_S, TICK_MAX_S
+from dashboard.coordinator import records
 from dashboard.live import groups as live_groups
 from dashboard.live import health
 from dashboard.live.queue import QueueKeys
@@ -207,78 +203,3 @@ def test_a_member_that_says_something_else_every_second_is_one_entry_and_a_count
     audit.floods.tell()
     assert [entry.count for entry in told.order_by("seq")] == [1, 4]
     assert group.faults == [["report", "a reports 4"], ["report", "b reports 4"]]
-
-
-# --- time -----------------------------------------------------------------------------------------
-
-
-CHEAP_S = 2**-7  # as all of them no sum of which is rounded
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
-@dataclass
-class Costly:
-    """What the tick of each group costs, piece by piece, on a clock that only they move."""
-
-    clock: Clock
-    costs_s: dict[str, list[float]] = field(default_factory=dict)
-    done: list[str] = field(default_factory=list)
-    told: list[tuple[list[str], int]] = field(default_factory=list)
-
-    def rows(self) -> tuple[dict[str, resting._Row], frozenset[int]]:
-        self.clock.now_s += CHEAP_S
-        return dict.fromkeys(self.costs_s, resting._Row(0, 0, None)), frozenset()
-
-    def pieces(self, steps: Any, here: Any) -> Generator[None, None, Looked]:
-        for cost_s in self.costs_s[here.name]:
-            self.clock.now_s += cost_s
-            self.done.append(here.name)
-            yield
-        return Looked()
-
-    def say(self, names: Collection[str], ticked: int) -> None:
-        self.told.append((sorted(names), ticked))
-
-
-@pytest.fixture
-def costly(monkeypatch: pytest.MonkeyPatch, store: Any) -> Costly:
-    made = Costly(Clock())
-    monkeypatch.setattr(running, "time", made.clock)
-    monkeypatch.setattr(resting, "_rows", made.rows)
-    monkeypatch.setattr(running, "pieces_of", made.pieces)
-    monkeypatch.setattr(health, "stamp_failing", made.say)
-    return made
-
-
-def test_a_group_that_takes_long_goes_on_between_the_rounds_of_the_others(costly: Costly) -> None:
-    costly.costs_s = {"slow": [SLICE_S] * 12, "b": [CHEAP_S, CHEAP_S], "c": [CHEAP_S]}
-    assert coordinator.tick() == 3
-    a_round, a_second = ["b", "b", "c"], ["slow"] * round(ROUND_S / SLICE_S)
-    assert costly.done[:12] == ["slow", *a_round, *a_second, *a_round, "slow"]
-    assert costly.done.count("slow") == 12
-    assert costly.done.count("c") == 3, "and no round more when it is done"
-    assert costly.told == [([], 3)] * 4
-
-
-def test_one_that_takes_very_long_is_counted_with_those_that_fail_and_begins_anew(
-    costly: Costly,
-) -> None:
-    costly.costs_s = {"slow": [SLICE_S] * 1_000, "b": [CHEAP_S]}
-    assert coordinator.tick() == 1
-    assert costly.told[0] == ([], 2)
-    assert costly.told[-1] == (["slow"], 2)
-    rounds, slow = len(costly.told) - 1, costly.done.count("slow")
-    assert abs(rounds - TICK_MAX_S / ROUND_S) <= 3
-    assert costly.told.count(([], 2)) <= LONG_S / ROUND_S + 2
-    assert costly.done.count("b") == rounds, "the other one is looked at in every round"
-    costly.costs_s = {"slow": [SLICE_S], "b": [CHEAP_S]}
-    assert coordinator.tick() == 2
-    assert costly.done.count("slow") == slow + 1
-    assert costly.told[-1] == ([], 2)

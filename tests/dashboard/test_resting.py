@@ -145,7 +145,7 @@ def test_after_the_clock_was_set_back_every_group_is_looked_at(
 def test_a_group_rests_on_while_the_database_is_away(
     settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused() -> Any:
+    def refused(only: Any) -> Any:
         raise OperationalError("the database is away")
 
     monkeypatch.setattr(resting, "_asking", refused)

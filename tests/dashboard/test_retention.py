@@ -55,7 +55,7 @@ def kept(
 ) -> Group:
     """A day after the middle of its history, of which a day is kept."""
     monkeypatch.setattr(retention, "ROWS_AT_ONCE", 3)
-    monkeypatch.setattr(live_groups, "redis_now_ms", lambda: middle_ms + retention.DAY_MS)
+    monkeypatch.setattr(live_groups, "redis_now_ms", lambda *_: middle_ms + retention.DAY_MS)
     settings.HISTORY_DAYS = 1
     coordinator.retain()
     group.refresh_from_db()
@@ -127,7 +127,7 @@ def test_a_group_of_which_nothing_is_old_begins_where_it_began(
     group: Group, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first_ms = moments(group)[0]
-    monkeypatch.setattr(live_groups, "redis_now_ms", lambda: first_ms + retention.DAY_MS)
+    monkeypatch.setattr(live_groups, "redis_now_ms", lambda *_: first_ms + retention.DAY_MS)
     settings.HISTORY_DAYS = 1
     assert coordinator.retain() == 0
     group.refresh_from_db()

@@ -164,7 +164,7 @@ def asked_is_renewed_at_each_join(patch: Patch) -> None:
     def without_bound(view: Any) -> Any:
         return waiting_for(replace(view, meta=replace(view.meta, due_since_ms=0)))
 
-    patch.setattr(planning, "waiting_for", without_bound)
+    patch.setattr(reading, "waiting_for", without_bound)
 
 
 @planted("are members and gone")

@@ -17,6 +17,7 @@ from dashboard.actions import adoption, coordination, groups
 from dashboard.actions.groups import Refused
 from dashboard.actions.roles import Denied, Grant, Rights, Role
 from dashboard.live import groups as groups_in_redis
+from dashboard.live import queue
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records import rights
 from dashboard.records.audit import By
@@ -130,6 +131,7 @@ def test_one_that_its_agents_made_anew_after_a_wipe_is_ours_again(founded: Group
 
 
 def test_a_wipe_does_not_take_a_switch_back(founded: GroupStore) -> None:
+    queue.ticker_lives("of a worker")
     group = adoption.adopt(founded.group, ANN)
     coordination.switch(group, Coordination.SERVER, ANN)
     founded.door.ask("DEL", founded.keys.meta)

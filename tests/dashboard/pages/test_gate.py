@@ -418,7 +418,9 @@ def test_lists_leave_out_what_is_hidden_and_keep_the_rest(
     assert shown["overview"].context["hour"] == other.rebalances.count() > 0
     assert group.rebalances.exists()
     assert {row.first.group for row in rebalances.recent(50, held)} == {other}
-    live_health.stamp_failing([group.name, other.name], 3)
+    for name in (group.name, other.name):
+        live_health.note_look(name, is_well=False)
+    live_health.stamp_tick(3)
     page = client.get(addresses["status"]).content.decode()
     assert f"for 2 of 3 groups ({other.name})" in page
     assert client.get(addresses["producers"]).status_code == 403, "it lists streams of all"

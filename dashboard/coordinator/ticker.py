@@ -1,0 +1,192 @@
+"""The process that ticks, one beside each Celery worker (dashboard/celery.py).
+
+All that live share the groups: each group is its ticker's by the names of those that live, so a
+ticker's share goes to the others once it gave no sign of life for TICKER_AWAY_MS, and at once when
+it ends. Where two do not yet agree on who lives, the group's lease lets one look at it.
+
+No group delays another: who waits for a look waits for SLICE_S, then it goes on in its thread. A
+look that takes much CPU would take it from all threads; it is a task of its own (`dashboard.look`).
+"""
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from django.db import close_old_connections
+
+from dashboard.coordinator.carrying import want_look
+from dashboard.coordinator.resting import ROWS_MAX, Awake
+from dashboard.coordinator.running import SAID_EVERY_S, Round, look_at
+from dashboard.live import health, queue
+from dashboard.live.connection import StoreUnavailable
+
+TICK_S = 1.0
+SLICE_S = 0.25  # many times what a group of usual size takes
+LOOKS_MAX = 8  # at once: those that take longer, and the one that the round waits for
+LONG_S = 15.0  # a group that takes longer is counted with those that fail
+HUNG_S = 60.0  # a look, or the round: then the process ends, and is begun anew
+HEAVY_S = 0.25  # of CPU
+HEAVY_FOR_S = 600.0  # then a look is made here again, to see what it takes
+HEAVY_PARTITIONS = 10_000  # take about HEAVY_S
+STOP_S = 3.0  # for looks that go on; whatever ends there, the next look does the rest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Slow:
+    """A look that goes on beside the rounds."""
+
+    look: Future[bool]
+    since_s: float
+    is_told: bool = False
+
+
+class Ticker:
+    """`name`: no other's, ever."""
+
+    def __init__(self, name: str, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self.name, self._is_wanted = name, is_wanted
+        self.ended = threading.Event()
+        self._share: queue.Share | None = None
+        self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
+        self._slow: dict[str, _Slow] = {}
+        self._heavy: dict[str, float] = {}  # group -> when that was found
+        self._moved_s = time.monotonic()
+
+    def run(self) -> None:
+        """Until `ended` is set, or it is not wanted any more."""
+        life = threading.Thread(target=self._live, name="life", daemon=True)
+        life.start()
+        while not self.ended.is_set():
+            began_s = time.monotonic()
+            self.round()
+            self.ended.wait(max(0.0, began_s + TICK_S - time.monotonic()))
+        life.join()
+        wait([slow.look for slow in self._slow.values()], STOP_S)
+        with suppress(StoreUnavailable):
+            queue.ticker_ends(self.name)
+
+    # --- its life, told by a thread: whatever the round waits for, there is one that ticks
+
+    def _live(self) -> None:
+        while not self.ended.wait(SAID_EVERY_S):
+            if not self._is_wanted():
+                self.ended.set()
+            elif self._is_hung():
+                log.critical("nothing went on for %g s: the ticker ends", HUNG_S)
+                os._exit(1)
+            else:
+                self._say()
+
+    def _say(self) -> None:
+        try:
+            self._share = queue.ticker_lives(self.name)
+        except StoreUnavailable as error:
+            log.warning("the ticker gave no sign of life: %s", error)
+        except Exception:  # the top of a loop
+            log.exception("the ticker gave no sign of life")
+
+    def _is_hung(self) -> bool:
+        since_s = [self._moved_s, *(slow.since_s for slow in list(self._slow.values()))]
+        return time.monotonic() - min(since_s) > HUNG_S
+
+    def _said(self) -> queue.Share:
+        if self._share is None:
+            self._share = queue.ticker_lives(self.name)
+        return self._share
+
+    # --- rounds
+
+    def round(self) -> None:
+        self._moved_s = time.monotonic()
+        close_old_connections()
+        try:
+            self._take_leave()
+            Round(self._said, self._is_mine, self._give).run()
+        except StoreUnavailable as error:
+            log.warning("no tick: %s", error)
+        except Exception:  # the top of a loop
+            log.exception("no tick")
+
+    def _is_mine(self, group: str) -> bool:
+        return ticker_of(group, self._said().living) == self.name
+
+    def _give(self, one: Awake) -> bool:
+        """Whether a look at it was done meanwhile."""
+        self._moved_s = time.monotonic()
+        if len(self._slow) >= LOOKS_MAX:  # all others are late, which the round tells
+            wait([slow.look for slow in self._slow.values()], SLICE_S, FIRST_COMPLETED)
+            self._take_leave()
+        if self.ended.is_set() or one.name in self._slow or len(self._slow) >= LOOKS_MAX:
+            return False
+        look = self._looks.submit(self._look, one)
+        if wait([look], SLICE_S).not_done:
+            self._slow[one.name] = _Slow(look, self._moved_s)
+            return False
+        return look.result()
+
+    def _take_leave(self) -> None:
+        """Of looks that went on and are over; those that take long are told of."""
+        for group, slow in list(self._slow.items()):
+            if slow.look.done():
+                del self._slow[group]
+                if error := slow.look.exception():
+                    log.warning("tick failed group=%s: %s", group, error)
+            elif not slow.is_told and time.monotonic() - slow.since_s > LONG_S:
+                log.error("tick of group=%s takes longer than %g s", group, LONG_S)
+                health.note_look(group, is_well=False)
+                slow.is_told = True
+
+    # --- looks, each in a thread
+
+    def _look(self, one: Awake) -> bool:
+        close_old_connections()
+        try:
+            if self._is_heavy(one) and want_look(one.name):
+                return False
+            began_s = time.thread_time()
+            done = look_at(one)
+            if time.thread_time() - began_s > HEAVY_S:
+                self._heavy[one.name] = time.monotonic()
+            return done
+        finally:
+            close_old_connections()
+
+    def _is_heavy(self, one: Awake) -> bool:
+        if one.group is not None and one.group.partitions >= HEAVY_PARTITIONS:
+            return True
+        found_s = self._heavy.get(one.name)
+        if found_s is None or time.monotonic() - found_s < HEAVY_FOR_S:
+            return found_s is not None
+        self._heavy.pop(one.name, None)
+        return False
+
+
+@lru_cache(ROWS_MAX)
+def ticker_of(group: str, living: tuple[str, ...]) -> str:
+    """Whoever comes or goes, only its own share of the groups goes over."""
+    return max(living, key=lambda name: blake2b(f"{name}/{group}".encode()).digest())
+
+
+def main() -> None:
+    """argv: the worker's pid; the ticker ends with it, however that ends."""
+    worker = int(sys.argv[1])
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    ticker = Ticker(name, is_wanted=lambda: os.getppid() == worker)
+    signal.signal(signal.SIGTERM, lambda *_: ticker.ended.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker ends first
+    log.info("ticker %s", name)
+    ticker.run()
+    os._exit(0)  # whatever look still waits

@@ -1,0 +1,274 @@
+"""The tickers that share the groups: in threads here, each with a name of its own."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from assignment.coordinator import tick as rules
+from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
+from dashboard import coordinator
+from dashboard.coordinator import running, ticker
+from dashboard.coordinator.ticker import Ticker, ticker_of
+from dashboard.live import groups as live_groups
+from dashboard.live import health, queue
+from dashboard.models import Group
+from tests.dashboard.agents import FakeAgent, make_group, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+FAST = {
+    "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
+    "grace_ms": 1_000,
+}  # fmt: skip
+HELD_S = 20.0  # at most, by a test
+
+
+@pytest.fixture
+def started(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Ticker]]:
+    """Starts a ticker of that name; all of them end with the test."""
+    monkeypatch.setattr(ticker, "TICK_S", 0.1)
+    monkeypatch.setattr(ticker, "SLICE_S", 0.05)
+    monkeypatch.setattr(ticker, "SAID_EVERY_S", 0.1)
+    running_now: list[tuple[Ticker, threading.Thread]] = []
+
+    def start(name: str) -> Ticker:
+        made = Ticker(name)
+        thread = threading.Thread(target=lambda: (made.run(), connections.close_all()))
+        running_now.append((made, thread))
+        thread.start()
+        return made
+
+    yield start
+    for made, _ in running_now:
+        made.ended.set()
+    for made, thread in running_now:
+        thread.join()
+        made._looks.shutdown()
+
+
+class Looks:
+    """Stands before every look: counts them, and holds those at a group for as long as told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.at_once, self.most = Counter[str](), Counter[str](), 0
+        self.held: dict[str, threading.Event] = {}
+        self._lock, self._look = threading.Lock(), rules.tick
+        monkeypatch.setattr(rules, "tick", self)
+
+    def __call__(self, record: Any, by: Any) -> Any:
+        with self._lock:
+            self.begun[record.name] += 1
+            self.at_once[record.name] += 1
+            self.most = max(self.most, self.at_once[record.name])
+        try:
+            if record.name in self.held:
+                self.held[record.name].wait(HELD_S)
+            return (yield from self._look(record, by))
+        finally:
+            with self._lock:
+                self.at_once[record.name] -= 1
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
+    made = Looks(monkeypatch)
+    yield made
+    for event in made.held.values():
+        event.set()
+
+
+def busy(name: str) -> Group:
+    """Due at every tick: its member waits for a target."""
+    group = make_group(name, lease_ms=600_000, session_timeout_ms=600_000)
+    FakeAgent(group, "a").start()
+    return group
+
+
+def test_a_group_whose_look_takes_long_delays_no_other(
+    started: Callable[[str], Ticker], looks: Looks, group_name: str
+) -> None:
+    slow, other = busy(f"{group_name}-a"), busy(f"{group_name}-b")
+    looks.held[slow.name] = threading.Event()
+    looks.begun.clear()
+    started("one")
+    until(lambda: looks.begun[other.name] >= 5)
+    assert looks.begun[slow.name] == 1, "it goes on, and is not begun again meanwhile"
+    looks.held.pop(slow.name).set()
+    until(lambda: looks.begun[slow.name] >= 3)
+
+
+def test_as_many_as_take_long_leave_one_for_the_others(
+    started: Callable[[str], Ticker], looks: Looks, group_name: str
+) -> None:
+    slow = [busy(f"{group_name}-{n}").name for n in range(ticker.LOOKS_MAX - 1)]
+    other = busy(f"{group_name}-other").name
+    looks.held |= dict.fromkeys(slow, event := threading.Event())
+    looks.begun.clear()
+    started("one")
+    until(lambda: looks.begun[other] >= 3)
+    event.set()
+    looks.held.clear()
+    until(lambda: min(looks.begun[name] for name in slow) >= 2)
+
+
+def test_when_all_take_long_how_many_wait_is_told(
+    started: Callable[[str], Ticker], looks: Looks, group_name: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ticker, "LOOKS_MAX", 1)
+    monkeypatch.setattr(running, "SAID_EVERY_S", 0.0)
+    monkeypatch.setattr(running, "LATE_S", 0.1)
+    names = [busy(f"{group_name}-{n}").name for n in range(4)]
+    event = threading.Event()
+    looks.held |= dict.fromkeys(names, event)
+    started("one")
+    until(lambda: health.look().late_groups)
+    event.set()
+
+
+def test_who_takes_very_long_is_counted_with_those_that_fail_until_it_is_done(
+    started: Callable[[str], Ticker], looks: Looks, group_name: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ticker, "LONG_S", 0.2)
+    slow = busy(group_name).name
+    looks.held[slow] = threading.Event()
+    started("one")
+    until(lambda: health.look().failing_named == (slow,))
+    looks.held.pop(slow).set()
+    until(lambda: not health.look().failing_groups)
+
+
+def test_a_round_that_waits_is_no_time_in_which_nobody_ticked(
+    started: Callable[[str], Ticker], group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the database, say; the ticker lives, so sessions that end meanwhile are over
+    when it goes on: what it is late counts.
+    """
+    monkeypatch.setattr(queue, "TICKER_AWAY_MS", 400)
+    group = make_group(group_name, **FAST)
+    FakeAgent(group, "a").start()
+    waits, found = threading.Event(), threading.Event()
+    awake = running.resting.awake
+
+    def late(*arguments: Any) -> Any:
+        found.set()
+        waits.wait(HELD_S)
+        return awake(*arguments)
+
+    started("one")
+    until(lambda: queue.last_ticker().seen_ms)
+    monkeypatch.setattr(running.resting, "awake", late)
+    found.wait(HELD_S)
+    before = queue.last_ticker()
+    until(lambda: queue.last_ticker().seen_ms - before.seen_ms > TICKER_AWAY_MS)
+    assert queue.last_ticker().away == before.away
+    waits.set()
+    until(lambda: not live_groups.read(group.name, Purpose.LOOK).members, seconds=1.0)
+
+
+def test_tickers_share_the_groups_and_take_over_from_one_that_died(
+    started: Callable[[str], Ticker],
+    looks: Looks,
+    group_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue, "TICKER_AWAY_MS", 500)
+    names = [busy(f"{group_name}-{n}").name for n in range(6)]
+    one, two = started("one"), started("two")
+    until(lambda: health.look().tickers == 2)
+    shares = {who: {n for n in names if ticker_of(n, ("one", "two")) == who.name}
+              for who in (one, two)}  # fmt: skip
+    assert all(shares.values()) and shares[one] | shares[two] == set(names)
+    monkeypatch.setattr(queue, "ticker_ends", lambda name: None)  # as one that is killed
+    two.ended.set()
+    until(lambda: health.look().tickers == 1)
+    looks.begun.clear()
+    until(lambda: all(looks.begun[name] >= 2 for name in names))
+
+
+def test_no_two_tickers_look_at_one_group_at_once(
+    started: Callable[[str], Ticker],
+    looks: Looks,
+    group_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Although both take all groups for theirs, as while they disagree on who lives."""
+    monkeypatch.setattr(Ticker, "_is_mine", lambda self, group: True)
+    names = [busy(f"{group_name}-{n}").name for n in range(3)]
+    looks.held[names[0]] = threading.Event()
+    looks.begun.clear()
+    started("one"), started("two")
+    until(lambda: all(looks.begun[name] >= 5 for name in names[1:]))
+    assert looks.begun[names[0]] == 1
+    looks.held.pop(names[0]).set()
+    until(lambda: looks.begun[names[0]] >= 5)
+    assert looks.most == 1
+
+
+def test_a_herd_of_new_groups_is_looked_at_once_each_and_then_rests(
+    started: Callable[[str], Ticker], looks: Looks, group_name: str
+) -> None:
+    names = [f"{group_name}-{n}" for n in range(20)]
+    Group.objects.bulk_create(
+        Group(name=name, stream=name, partitions=4, settings={"stream": name, "partitions": 4})
+        for name in names
+    )
+    started("one"), started("two")
+    until(lambda: all(live_groups.stored_settings(name)[0] for name in names), 40.0)
+    assert looks.most == 1
+    until(lambda: not coordinator.tick(), 40.0)
+
+
+def test_a_heavy_group_is_a_task_of_its_own_one_at_a_time(
+    started: Callable[[str], Ticker],
+    looks: Looks,
+    group_name: str,
+    published: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ticker, "HEAVY_PARTITIONS", 4)
+    name = busy(group_name).name
+    waiting = published()
+    looks.begun.clear()
+    made = started("one")
+    until(lambda: published() > waiting)
+    until(lambda: made._moved_s and published() == waiting + 1)
+    assert not looks.begun
+    queue.take_look(name)
+    assert coordinator.look(name) == 1
+    with queue.looking(name) as mine:
+        assert mine
+        assert coordinator.look(name) == 0, "somebody is at it"
+
+
+def test_a_heavy_group_is_looked_at_here_when_no_task_can_be_published(
+    started: Callable[[str], Ticker],
+    looks: Looks,
+    group_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ticker, "HEAVY_PARTITIONS", 4)
+    monkeypatch.setattr(ticker, "want_look", lambda name: False)
+    name = busy(group_name).name
+    looks.begun.clear()
+    started("one")
+    until(lambda: looks.begun[name] >= 2)
+
+
+def test_only_the_share_of_who_comes_or_goes_goes_over() -> None:
+    groups = [f"g{n}" for n in range(300)]
+    before = {g: ticker_of(g, ("a", "b", "c")) for g in groups}
+    after = {g: ticker_of(g, ("a", "c")) for g in groups}
+    assert all(after[g] == before[g] for g in groups if before[g] != "b")
+    assert min(Counter(before.values()).values()) > 60
+    assert min(Counter(after.values()).values()) > 100
+
+
+def test_one_whose_sign_of_life_lies_in_the_future_is_not_waited_for(store: Any) -> None:
+    """The clock was set back since."""
+    queue.ticker_lives("dead")
+    store.zincrby(queue.tickers_key(), 3_600_000, "dead")
+    assert queue.ticker_lives("one").living == ("one",)
+    assert store.zrange(queue.tickers_key(), 0, -1) == [b"one"]
