@@ -22,7 +22,18 @@ _LOGIN_OPTIONS = frozenset(("username", "password", TOKEN_FILE))
 # What the stores ask besides their scripts; the client tells the server its own name.
 CLIENT = ("client|setinfo", "cluster|slots", "evalsha", "hget", "info|server", "ping")
 AGENT_ASKS = (
-    *("del", "discard", "exec", "exists", "hgetall", "hlen", "hmget", "hset", "info|replication"),
+    *(
+        "cluster|nodes",
+        "del",
+        "discard",
+        "exec",
+        "exists",
+        "hgetall",
+        "hlen",
+        "hmget",
+        "hset",
+        "info|replication",
+    ),
     *("multi", "pexpire", "time", "wait", "xrange", "xread", "xrevrange"),
 )
 PRODUCER_SCRIPT = "append"

@@ -62,6 +62,15 @@ class Topology:
         return None not in self.by_slot
 
 
+def has_replica(nodes: bytes) -> bool:
+    """Whether, as the answer to CLUSTER NODES says, somebody could take over from whoever gave it:
+    a replica of its own that the cluster has not found to have failed (fail; fail? is a guess).
+    """
+    lines = [line.split() for line in nodes.splitlines()]
+    own = next(line[0] for line in lines if b"myself" in line[2].split(b","))
+    return any(line[3] == own and b"fail" not in line[2].split(b",") for line in lines)
+
+
 def _address(node: Sequence[Any], asked_host: str) -> Address:
     host = node[0].decode() if isinstance(node[0], bytes) else node[0]
     return Address(host or asked_host, int(node[1]))

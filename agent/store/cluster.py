@@ -22,7 +22,7 @@ from agent.store.door import (
 from assignment.hosts import is_loopback
 from assignment.scripts.values import Raw
 from assignment.servers import is_cluster, node_url, nodes_of, shown
-from assignment.slots import Address, Topology, slot_of
+from assignment.slots import Address, Topology, has_replica, slot_of
 
 Answer = TypeVar("Answer")
 KEYLESS = frozenset(("CONFIG", "INFO", "PING", "TIME", "WAIT"))
@@ -30,8 +30,7 @@ ASKED_MAX = 4  # nodes, one after the other, where the others are: a lease does 
 POLL_MIN_S, POLL_MAX_S = 0.005, 0.05  # of streams that lie in several slots
 SETTLE_S = 1.0  # replicas tell by themselves every second how far they are
 SETTLE_POLL_S = 0.002
-SILENT_S = 10  # a replica that said nothing for so long is waited for no more
-REPLICA = re.compile(rb"slave\d+:\S*state=online,offset=(\d+),lag=(\d+)")
+REPLICA = re.compile(rb"slave\d+:\S*state=online,offset=(\d+)")
 REACHED = re.compile(rb"master_repl_offset:(\d+)")
 
 
@@ -226,18 +225,25 @@ def _key_of(command: Command) -> str | None:
 
 
 def _is_settled(door: Door) -> bool:
-    """Whether a replica has all that the server has by now; False: it has none. Raises
-    StoreUnavailable when that does not come in time.
+    """Whether a replica has all that the primary has by now; False: nobody could take over from it.
+    Raises StoreUnavailable when that is not so in time.
+
+    A replica that does not keep up, or was cut off, could be elected all the same: it is waited
+    for until the cluster has found that it failed. A primary that is cut off itself never hears
+    of that, and serves nobody before long.
     """
     reached, end_s = -1, time.monotonic() + SETTLE_S
     while True:
         info = door.ask("INFO", "replication")
+        if b"role:master" not in info:
+            raise StoreUnavailable(f"the node at {door.address} is a primary no more")
         if reached < 0:
-            found = REACHED.search(info)
-            reached = int(found[1]) if found else 0
-        offsets = [int(at) for at, lag in REPLICA.findall(info) if int(lag) < SILENT_S]
-        if not offsets or max(offsets) >= reached:
-            return bool(offsets)
+            reached = int(REACHED.findall(info)[0])
+        offsets = [int(offset) for offset in REPLICA.findall(info)]
+        if max(offsets, default=-1) >= reached:
+            return True
+        if not has_replica(door.ask("CLUSTER", "NODES")):
+            return False
         if time.monotonic() >= end_s:
             raise StoreUnavailable(f"no replica has what the node at {door.address} has")
         door.ask("WAIT", len(offsets) + 1, 1)  # more than there are: so all are asked at once

@@ -20,6 +20,7 @@ HOST = "127.0.0.1"
 NODE_TIMEOUT_MS = (
     2_000  # after which a silent primary is replaced; less is missed on a busy machine
 )
+ENDLESS_MS = 600_000
 SET_UP_S = 60.0  # of a busy machine; an idle one needs two
 POLL_S = 0.02
 MEMORY_MAX = "256mb"  # of each node
@@ -66,6 +67,7 @@ class Cluster:
             server.password = first.password
         self._servers = (first, *others)
         self.nodes: tuple[Node, ...] = ()
+        self._still: list[Node] = []
 
     @property
     def url(self) -> str:
@@ -161,9 +163,13 @@ class Cluster:
 
     @contextmanager
     def without_replicas(self, key: str) -> Iterator[None]:
-        """Those of its primary stand still: what is written meanwhile is there alone."""
+        """Those of its primary stand still: what is written meanwhile is there alone. They are not
+        found to have failed, unless `find_failed` is called.
+        """
+        self._time_nodes_out(ENDLESS_MS)
         port = self.primary_of(key).address.port
         still = [n for n in self.living if n.client.info("replication").get("master_port") == port]
+        self._still = still
         try:
             for node in still:
                 node.signal(signal.SIGSTOP)
@@ -171,7 +177,18 @@ class Cluster:
         finally:
             for node in still:
                 node.signal(signal.SIGCONT)
+            self._still = []
+            self.find_failed()
             self.wait_until_whole()
+
+    def find_failed(self) -> None:
+        """Whoever is silent is found to have failed."""
+        self._time_nodes_out(NODE_TIMEOUT_MS)
+
+    def _time_nodes_out(self, after_ms: int) -> None:
+        for node in self.living:
+            if node not in self._still:
+                node.ask("CONFIG", "SET", "cluster-node-timeout", after_ms)
 
     def move_slot(self, key: str, to: Node | None = None) -> Node:
         """At once, as Valkey 9 does it; to whom."""

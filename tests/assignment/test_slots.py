@@ -5,7 +5,7 @@ from binascii import crc_hqx
 import pytest
 
 from assignment.keys import GroupKeys, StreamKeys
-from assignment.slots import SLOTS, Address, Topology, slot_of
+from assignment.slots import SLOTS, Address, Topology, has_replica, slot_of
 from assignment.types import Partition
 
 ASKED = Address("10.0.0.9", 7009)
@@ -51,3 +51,22 @@ def test_a_topology_says_who_is_the_primary_of_each_slot() -> None:
     assert found.primaries == (Address("10.0.0.1", 7001), ASKED)
     assert found.replicas == (Address("10.0.0.2", 7002),)
     assert not found.is_complete
+
+
+@pytest.mark.parametrize(
+    ("flags", "of", "could"),
+    [
+        ("slave", "own", True),
+        ("slave,fail?", "own", True),
+        ("slave,fail", "own", False),
+        ("slave", "another", False),
+    ],
+)
+def test_a_replica_could_take_over_unless_it_was_found_to_have_failed(
+    flags: str, of: str, could: bool
+) -> None:
+    nodes = (
+        "own 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-16383\n"
+        f"other 127.0.0.1:3@4 {flags} {of} 0 1 1 connected\n"
+    )
+    assert has_replica(nodes.encode()) is could
