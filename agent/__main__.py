@@ -34,7 +34,8 @@ from agent.private import keep_private
 from agent.replicas.manager import ReplicaManager
 from agent.state.errors import StateError
 from agent.state.folders import StateDirUnusable, claim_state_dir
-from agent.store.door import LoginRefused, RedisDoor, StoreUnavailable, Timeouts, asked
+from agent.store.cluster import door_to
+from agent.store.door import LoginRefused, StoreUnavailable, Timeouts, asked
 from agent.store.group import GroupStore
 from assignment import VERSION
 from assignment.errors import InvalidInput
@@ -97,7 +98,7 @@ def _run(config: Config, note: Note) -> ExitCode:
         else Registry(store, lambda: False)
     )
     courier = _courier(config, registry, store, inbox)
-    replicas = _replicas(config, state_dir, inbox, note)
+    replicas = _replicas(config, store, state_dir, inbox, note)
     settings = GroupSettings(stream="unknown", partitions=1)  # until the dashboard tells
     process = dashboard_side.process_of(config.secret) if config.instance else ""
     membership = Membership(
@@ -182,11 +183,15 @@ def _courier(
 
 
 def _replicas(
-    config: Config, state_dir: Path, inbox: "queue.SimpleQueue[Inbox]", note: Note
+    config: Config,
+    quick: GroupStore,
+    state_dir: Path,
+    inbox: "queue.SimpleQueue[Inbox]",
+    note: Note,
 ) -> ReplicaManager:
-    door = RedisDoor(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
+    door = door_to(config.redis_url, REPLICAS_TIMEOUTS, config.redis_token)
     store = GroupStore(door, config.group, snapshots_below=config.snapshot_url)
-    replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms)
+    replicas = ReplicaManager(store, state_dir, inbox.put, monotonic_ms, quick=quick)
     try:
         replicas.find_left_over()
     except StateError as error:
@@ -198,7 +203,7 @@ def _redis(config: Config, note: Note, stop: Callable[[], bool]) -> GroupStore:
     """Waits for a Redis that is only starting. Raises Ended for one that will never do. Of a token
     that Redis does not know the dashboard says whether it is good.
     """
-    door = RedisDoor(config.redis_url, REDIS_TIMEOUTS, config.redis_token)
+    door = door_to(config.redis_url, REDIS_TIMEOUTS, config.redis_token)
     give_up = time.monotonic() + REDIS_PATIENCE_S
     noted = False
 

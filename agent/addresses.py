@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
 
 from assignment.errors import InvalidInput
 from assignment.hosts import is_loopback
+from assignment.servers import is_cluster, node_url, nodes_of
 
 DASHBOARDS_MAX = 16
 NO, YES = ("", "0"), ("1",)
@@ -82,13 +83,22 @@ def dashboards(text: str, *, insecure: bool) -> tuple[str, ...]:
 
 def redis_url(url: str, *, insecure: bool, ca: str = "") -> str:
     """With the file of authorities to trust, as the client reads it from a URL: so a consumer and
-    its tasks have it too. Raises InvalidInput.
+    its tasks have it too. Of a Redis Cluster each node is as safe. Raises InvalidInput.
     """
+    if is_cluster(url):
+        for node in nodes_of(url):
+            redis_url(node_url(url, node), insecure=insecure)
+        return _with_ca(url, ca)
     if url.startswith("unix://") and len(url) > len("unix://"):
         return url
     parts = _read("--redis-url", url, ("redis", "rediss"))
     _demand_safe("--redis-url", parts, _keeps_promises(parts) or insecure, "rediss")
-    if not ca or parts.scheme != "rediss" or "ssl_ca_certs" in parse_qs(parts.query):
+    return _with_ca(url, ca)
+
+
+def _with_ca(url: str, ca: str) -> str:
+    parts = urlsplit(url)
+    if not ca or not parts.scheme.startswith("rediss") or "ssl_ca_certs" in parse_qs(parts.query):
         return url
     query = "&".join(filter(None, (parts.query, urlencode({"ssl_ca_certs": ca}))))
     return parts._replace(query=query).geturl()

@@ -185,7 +185,11 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--dashboard", "EVENKEEL_DASHBOARD", "URL[,URL ...], the first that answers is used")
     option("--token", "EVENKEEL_TOKEN", "the group's agent token (better: the variable or a file)")
     option("--token-file", "EVENKEEL_TOKEN_FILE", "file that holds the token")
-    option("--redis-url", "EVENKEEL_REDIS_URL", "redis:// address; without a login: the token's")
+    option(
+        "--redis-url",
+        "EVENKEEL_REDIS_URL",
+        "redis:// address, of a cluster redis+cluster://; without a login: the token's",
+    )
     option("--name", "EVENKEEL_NAME", "first part of the member id", socket.gethostname())
     option("--instance", "EVENKEEL_INSTANCE", "member id, kept over restarts with its partitions")
     option("--state-dir", "EVENKEEL_STATE_DIR", "local disk for replicas of state")

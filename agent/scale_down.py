@@ -16,7 +16,8 @@ from agent import addresses
 from agent.config import ExitCode
 from agent.coordination.effects import RedisEffects
 from agent.coordination.memory import Memory
-from agent.store.door import RedisDoor, StoreUnavailable, Timeouts
+from agent.store.cluster import door_to
+from agent.store.door import StoreUnavailable, Timeouts
 from agent.store.group import GroupStore
 from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
@@ -102,7 +103,7 @@ def _run(given: argparse.Namespace) -> int:
         raise InvalidInput(f"timeout {given.timeout} is below 0")
     if given.abort_at_timeout and not timeout_ms:
         raise InvalidInput("--abort-at-timeout needs a --timeout above 0")
-    door = RedisDoor(addresses.redis_url_of(given), TIMEOUTS, _token(given.token_file))
+    door = door_to(addresses.redis_url_of(given), TIMEOUTS, _token(given.token_file))
     store = GroupStore(door, valid_name("group", given.group))
     try:
         view = store.run(read_group(Purpose.LOOK))

@@ -16,6 +16,7 @@ ELSEWHERE = frozenset(
         "CLUSTERDOWN",
         "TRYAGAIN",
         "MOVED",
+        "ASK",  # its slot is being moved key by key: what is asked there would see half of it
     )
 )
 BUGS = frozenset(("WRONGTYPE", "NOSCRIPT", "CROSSSLOT"))
@@ -56,16 +57,18 @@ def trouble_of(text: str, code: str | None = None) -> Trouble:
     return Trouble.BUG if is_bug else Trouble.PASSING
 
 
-def why_not_usable(hello: Mapping[Any, Any] | Sequence[Any]) -> str:
+def why_not_usable(hello: Mapping[Any, Any] | Sequence[Any], in_cluster: bool = False) -> str:
     """Why nothing may be asked of a server that answers so to HELLO, in either version of the
-    protocol; "": it is a primary that has all keys.
+    protocol; "": it is a primary that has all keys or, `in_cluster`, a node of a Redis Cluster. A
+    replica among these knows where the others are, and refers each key to its primary (MOVED).
     """
     said = hello.values() if isinstance(hello, Mapping) else hello
-    if any(value in ("replica", b"replica") for value in said):
-        return "it is a replica"
-    if any(value in ("cluster", b"cluster") for value in said):
-        return "it is a node of a Redis Cluster: one Redis with all keys is needed"
-    return ""
+    is_of_cluster = any(value in ("cluster", b"cluster") for value in said)
+    if in_cluster:
+        return "" if is_of_cluster else "it is no node of a Redis Cluster, as its address says"
+    if is_of_cluster:
+        return "it is a node of a Redis Cluster, whose address begins with redis+cluster://"
+    return "it is a replica" if any(value in ("replica", b"replica") for value in said) else ""
 
 
 class EvenkeelError(Exception):

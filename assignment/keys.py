@@ -48,6 +48,7 @@ class GroupKeys:
     skips = _Key()  # partition -> the entry that a person lets it pass (skip.lua)
     replays = _Key()  # partition -> dead letters that wait to be replayed (_letters.lua)
     doubts = _Key()  # partition -> which of them may not be
+    lettered = _Key()  # partition -> of which batches a sink need not give them again
     pauses = _Key()  # "*" or partition -> who paused it, when and why (set_pauses.lua)
     paused = _Key()  # partition -> fence under which its owner was told so, when no batch held it
     calls = _Key()  # what concerns every member: hints that it reads for itself
@@ -57,6 +58,7 @@ class GroupKeys:
     coordinator = _Key()  # the member that computes, where the agents coordinate; ends by itself
     hold = _Key()  # nothing is granted while it is there; ends by itself
     since = _Key()  # partition -> "fence at_ms": when its last fence was granted
+    guard = _Key()  # never there (of_script)
 
     owned = _KeyOf()  # a member
     progress = _KeyOf()  # a member
@@ -66,6 +68,15 @@ class GroupKeys:
     changelog = _KeyOf()
     dead = _KeyOf()
     replaying = _KeyOf()  # dead letters that a batch applies (bind.lua)
+
+    @property
+    def of_script(self) -> tuple[str, str]:
+        """What each of the group's scripts declares. It touches others of the same slot, which it
+        only finds as it goes: a Redis Cluster that moves the slot key by key refuses, on both of
+        its nodes, what declares a key that is there and one that is not. So no script sees half of
+        a group, or is broken off half way.
+        """
+        return self.meta, self.guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ TOKEN_FILE = "token_file"  # option of an address: the file that holds the token
 _LOGIN_OPTIONS = frozenset(("username", "password", TOKEN_FILE))
 
 # What the stores ask besides their scripts; the client tells the server its own name.
-CLIENT = ("client|setinfo", "evalsha", "hget", "info|server", "ping")
+CLIENT = ("client|setinfo", "cluster|slots", "evalsha", "hget", "info|server", "ping")
 AGENT_ASKS = (
     *("del", "discard", "exec", "exists", "hgetall", "hlen", "hmget", "hset", "info|replication"),
-    *("multi", "pexpire", "time", "xrange", "xread", "xrevrange"),
+    *("multi", "pexpire", "time", "wait", "xrange", "xread", "xrevrange"),
 )
 PRODUCER_SCRIPT = "append"
 READ_ONLY_SCRIPTS = "evalsha_ro"  # keys that may only be read are refused by EVALSHA

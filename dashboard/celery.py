@@ -52,9 +52,10 @@ app.conf.update(
     # Expiry: what a stopped worker missed is not made up for, the next one does the same work.
     beat_schedule={
         "keep_users": {"task": "dashboard.keep_users", "schedule": 1.0, "options": {"expires": 2}},
-        "sample": {"task": "dashboard.sample", "schedule": 5.0, "options": {"expires": 5}},
+        "sample": {"task": "dashboard.sample_due", "schedule": 5.0, "options": {"expires": 5}},
         "anchor": {"task": "dashboard.anchor", "schedule": 10.0, "options": {"expires": 10}},
-        "trim": {"task": "dashboard.trim", "schedule": 10.0, "options": {"expires": 10}},
+        "retain": {"task": "dashboard.retain", "schedule": 10.0, "options": {"expires": 10}},
+        "trim": {"task": "dashboard.trim_due", "schedule": 10.0, "options": {"expires": 10}},
         "webhooks": {
             "task": "dashboard.deliver_webhooks",
             "schedule": 5.0,

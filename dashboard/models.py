@@ -59,6 +59,8 @@ class Group(models.Model):
     mode_epoch = models.BigIntegerField(default=0)
     events_cursor = models.CharField(max_length=50, default="0-0")  # last stored entry of `events`
     last_event_seq = models.BigIntegerField(default=0)
+    history_from_ms = models.BigIntegerField(default=0)  # what ended before may be dropped; 0: none
+    history_dropped_ms = models.BigIntegerField(default=0)  # so far that was done
     scale_downs_version = models.BigIntegerField(default=0)  # every change of one makes another
     pauses = models.JSONField(default=dict)  # scope -> who, when, why (assignment.pauses)
     pause_version = models.BigIntegerField(default=0)  # of these

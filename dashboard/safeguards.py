@@ -7,14 +7,16 @@ import grp
 import os
 import pwd
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from assignment.errors import InvalidInput
 from assignment.folders import UMASK, others_of, why_open
 from assignment.hosts import is_loopback
+from assignment.servers import is_cluster, nodes_of
 
 OPEN = 0o027  # a secret that was put there may be given to a group for reading
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -172,6 +174,23 @@ def check_address(host: str, *, key: str, hosts: Sequence[str], said: bool) -> N
             " 127.0.0.1; where plain HTTP is wanted, say EVENKEEL_DEVELOPMENT=1"
         )
     check_reached(key, hosts)
+
+
+def check_cluster(url: str, others: Mapping[str, str]) -> None:
+    """`url`: of the groups' Redis; `others`: name -> address of what needs one Redis for all its
+    keys, "" where that is the groups'.
+    """
+    if not is_cluster(url):
+        return
+    try:
+        nodes_of(url)
+    except InvalidInput as error:
+        raise ImproperlyConfigured(f"REDIS_URL: {error}") from error
+    if missing := [name for name, other in others.items() if not other]:
+        raise ImproperlyConfigured(
+            f"REDIS_URL names a Redis Cluster, which serves groups and streams alone: give"
+            f" {' and '.join(missing)} the address of another Redis that is none"
+        )
 
 
 def _is_https(url: str) -> bool:

@@ -19,6 +19,7 @@ from assignment.errors import InvalidInput
 from dashboard.safeguards import (
     LOOPBACK,
     are_others,
+    check_cluster,
     check_debug,
     check_encrypted,
     check_reached,
@@ -30,7 +31,8 @@ from dashboard.single_sign_on.configuration import Configuration, roles_of
 ROOT = Path(__file__).resolve().parent.parent
 METRICS_TOKEN_FORM = re.compile(r"[!-~]{32,}")  # what a header can carry, and nobody guesses
 AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
-REDIS_SCHEMES = "redis", "rediss", "unix"
+PLAIN_SCHEMES = "redis", "rediss", "unix"  # of one Redis
+REDIS_SCHEMES = *PLAIN_SCHEMES, "redis+cluster", "rediss+cluster"
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
 
@@ -185,7 +187,8 @@ DEBUG = flag("EVENKEEL_DEBUG", False)
 REDIS_URL = redis_address("REDIS_URL", remembered(DATA, "redis_url", "redis://127.0.0.1:6379/0"))
 # Of Celery's broker and of the channel layer, where they are to be other servers; "": REDIS_URL.
 BROKER_URL = redis_address("EVENKEEL_BROKER_URL", schemes=("redis", "rediss"))
-CHANNELS_URL = redis_address("EVENKEEL_CHANNELS_URL")
+CHANNELS_URL = redis_address("EVENKEEL_CHANNELS_URL", schemes=PLAIN_SCHEMES)
+check_cluster(REDIS_URL, {"EVENKEEL_BROKER_URL": BROKER_URL, "EVENKEEL_CHANNELS_URL": CHANNELS_URL})
 # Prefix of what is not a group's key: Celery's queue and the channel layer.
 REDIS_PREFIX = text("EVENKEEL_REDIS_PREFIX", "ek")
 # Addresses that commands print for agents; the first is where people look too.
@@ -197,6 +200,7 @@ WEBHOOK_HOSTS = names("EVENKEEL_WEBHOOK_HOSTS", ())
 WEBHOOK_NETWORKS = networks("EVENKEEL_WEBHOOK_NETWORKS")
 METRICS_TOKEN = metrics_token()  # of who reads /metrics
 AGENT_RATE_PER_SECOND = number("EVENKEEL_AGENT_RATE", 5_000, 1, 1_000_000)  # of one token
+HISTORY_DAYS = number("EVENKEEL_HISTORY_DAYS", 0, 0, 36_500)  # kept for; 0: for ever
 API_RATE_PER_SECOND = number("EVENKEEL_API_RATE", 50, 1, 1_000_000)  # of one person, in one process
 
 INSTALLED_APPS = [

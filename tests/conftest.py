@@ -14,6 +14,7 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
+from dashboard.evaluation.cluster_servers import Cluster, cluster_of
 from tests.beside import Suite
 
 # Properties are judged by what they find, not by how long a busy machine takes.
@@ -66,6 +67,15 @@ def redis_62_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
 def redis_url(valkey_server: EmbeddedRedis) -> str:
     """A real server shared by the whole run: own names (see `group_name`), no flush, no restart."""
     return valkey_server.url
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three primaries with a replica each, shared by the whole run: whoever strikes it makes it
+    whole again, and where a slot lies is nobody's.
+    """
+    with cluster_of(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
 
 
 @pytest.fixture

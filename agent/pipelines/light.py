@@ -145,6 +145,7 @@ class LightConsumer:
         batches = [b for start in starts if (b := self.read(start, EVENTS_MAX // len(starts)))]
         time.sleep(max(0.0, began_s + BATCH_S - time.monotonic()))
         if batches:
+            self.events.settle({batch.start.partition for batch in batches})
             self.commit(control.member, batches, began_s)
 
     def say(self, **facts: Any) -> None:

@@ -16,7 +16,8 @@ from typing import Self
 
 from agent.producer.entries import Event, Item, check_form, item_of, pack
 from agent.producer.sender import NO_ID, Batch, Gone, Sender
-from agent.store.door import Door, RedisDoor, Timeouts
+from agent.store.cluster import door_to
+from agent.store.door import Door, Timeouts
 from agent.store.events import EventStore
 from assignment.errors import EvenkeelError, InvalidInput
 from assignment.types import valid_name
@@ -70,7 +71,7 @@ class Producer:
         self.form = check_form(form)
         resume = producer_id is not None
         self.producer_id = valid_name("producer id", producer_id or f"p-{uuid.uuid4().hex}")
-        self._door = door or RedisDoor(redis_url, TIMEOUTS)
+        self._door = door or door_to(redis_url, TIMEOUTS)
         events = EventStore(self._door)
         if partitions is not None:
             events.ensure(stream, partitions)

@@ -32,6 +32,11 @@ class Replicas:
     def is_waiting(self) -> bool:
         return bool(self.acquired or self.others)
 
+    @property
+    def is_resting(self) -> bool:
+        """Nobody works on any of them, or is to."""
+        return not self.is_waiting and not any(one.running for one in self.of.values())
+
     def tailed(self) -> dict[Partition, str]:
         """Those that have nothing to do, and after which entry something new comes."""
         return {p: s.place.changelog_id for p, s in self.of.items() if s.is_tailed and s.place}

@@ -15,7 +15,7 @@ from agent.replicas.replica import ReplicaNews
 from agent.replicas.work import Work
 from agent.state.errors import StateError, StateLost
 from agent.state.files import replicas_in
-from agent.store.door import StoreUnavailable
+from agent.store.door import SPARE_S, StoreUnavailable
 from agent.store.group import GroupStore
 from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
@@ -40,9 +40,13 @@ class ReplicaManager:
         deliver: Deliver,
         clock: Callable[[], int],
         keep_unwanted_ms: int = KEEP_UNWANTED_MS,
+        *,
+        quick: GroupStore,
     ) -> None:
-        """`store` is for these threads alone: an answer of theirs may take long."""
-        self._store = store
+        """`store` is for the workers alone: an answer of theirs may take long. While nothing is
+        restored it has no connection, for a server has a limit of them. `quick`: the agent's own.
+        """
+        self._store, self._quick = store, quick
         self._state_dir = state_dir
         self._deliver = deliver
         self._clock = clock
@@ -115,12 +119,17 @@ class ReplicaManager:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._replicas.is_waiting or self._closed.is_set())
+                while not self._changed.wait_for(self._is_called, SPARE_S):
+                    if self._replicas.is_resting:
+                        self._store.close()  # whoever needs it again connects anew
                 if self._closed.is_set():
                     return
                 turn = self._taken()
             if turn is not None:
                 self._work_on(turn)
+
+    def _is_called(self) -> bool:
+        return self._replicas.is_waiting or self._closed.is_set()
 
     def _taken(self) -> Turn | None:
         self._replicas, turn = core.take_turn(self._replicas)
@@ -195,7 +204,7 @@ class ReplicaManager:
 
     def _wait_for_changes(self, tailed: Mapping[Partition, str]) -> None:
         try:
-            changed = self._store.wait_changelogs(tailed, WATCH_MS)
+            changed = self._quick.wait_changelogs(tailed, WATCH_MS)
             changed |= self._checked(tailed)
         except StoreUnavailable:
             self._closed.wait(WATCH_MS / 1_000)
@@ -209,7 +218,7 @@ class ReplicaManager:
         if self._clock() < self._next_check_ms:
             return set()
         self._next_check_ms = self._clock() + CHECK_EVERY_MS
-        return self._replicas.elsewhere(self._store.committed(sorted(tailed)))
+        return self._replicas.elsewhere(self._quick.committed(sorted(tailed)))
 
     def _idle_s(self) -> float | None:
         """Until something is due; None: whenever there is news."""

@@ -106,7 +106,10 @@ class Planner:
         if self._must_not_plan():
             return self._nothing()
         try:
-            return self._found(self._free())
+            found = self._found(self._free())
+            ranges = [found.one] if isinstance(found, Alone) else found.ranges
+            self._events.settle({one.partition for one in ranges})
+            return found
         except (StoreUnavailable, Fenced):
             self._groups.close()  # it may lead to a server that the name has left
             return self._nothing()

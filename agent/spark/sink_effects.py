@@ -87,4 +87,5 @@ def _delivery(one: Range, count: Counted, changes: PartitionChanges) -> sql_sink
         to_offset=count.end,
         events=count.events,
         changes=changes.changes,
+        dead=count.dead,
     )

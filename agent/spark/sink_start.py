@@ -1,8 +1,9 @@
 """Where the tenure of a partition starts when a SQL sink keeps its offset (pipeline.md section 3).
 
 Runs in the planner process: opens the sink under each new fence, begins at the sink's offset, and
-brings Redis there by a commit without changes. A partition of which Redis is ahead of the sink is
-left out, and so is everything while the database is away; `troubles` says so.
+brings Redis there by commits without changes, with the dead letters that the sink has. A partition
+of which Redis is ahead of the sink is left out, and so is everything while the database is away;
+`troubles` says so.
 """
 
 import time
@@ -14,7 +15,7 @@ from typing import Self
 from pyspark import cloudpickle
 
 from agent.spark.shared import Troubles
-from agent.spark.sql_sink import Position, Sink, SinkDoor, SinkUnavailable, SqlSink
+from agent.spark.sql_sink import LettersOf, Position, Sink, SinkDoor, SinkUnavailable, SqlSink
 from agent.store.group import GroupStore
 from assignment.errors import Fenced
 from assignment.scripts import agent_side
@@ -101,16 +102,27 @@ class SinkStart:
         return replace(planned, committed=position.offset, total=position.events)
 
     def _bring_redis(self, planned: BatchStart, position: Position) -> bool:
-        """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes."""
-        request = CommitRequest(
-            partition=planned.partition,
-            member_id=self.member_id,
-            fence=planned.fence,
-            from_offset=planned.committed,
-            to_offset=position.offset,
-            events=max(0, position.events - planned.total),
-            changelog=False,
-            brings=True,
-            replication_id=planned.replication_id,
-        )
-        return self.groups.run(agent_side.commit(request)).applied
+        """Effects are in the sink and Redis does not know: a crash, or a Redis that lost writes.
+        One step for each batch with dead letters; who dies between two goes on behind the first.
+        """
+        at, end = planned.committed, position.offset
+        steps = self.door.letters(planned.partition, at, end)
+        if not steps or steps[-1].reached < end:
+            steps.append(LettersOf(end, planned.fence, ()))
+        for step in steps:
+            request = CommitRequest(
+                partition=planned.partition,
+                member_id=self.member_id,
+                fence=planned.fence,
+                from_offset=at,
+                to_offset=step.reached,
+                events=max(0, position.events - planned.total) if step.reached == end else 0,
+                changelog=False,
+                sink_fence=step.fence,
+                replication_id=planned.replication_id,
+                dead=step.dead,
+            )
+            if not self.groups.run(agent_side.commit(request)).applied:
+                return False
+            at = step.reached
+        return True

@@ -2,7 +2,8 @@
 
 `SqlSink` writes effects, offset and fence check in one transaction of a database with a DB-API 2.0
 driver: the sink's offset is the truth, and no effect is lost or doubled whatever happens in
-between. `AtLeastOnceSink` is for everything else. Knows nothing of Spark or Redis.
+between. A batch's dead letters ride in that transaction, for a Redis that never hears of the batch.
+`AtLeastOnceSink` is for everything else. Knows nothing of Spark or Redis.
 """
 
 import sqlite3
@@ -13,13 +14,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from assignment.errors import EvenkeelError, Fenced, InvalidInput
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.types import NAME_PATTERN, START, Offset, Partition
 
 Connection = Any  # PEP 249 gives names, not types
 Cursor = Any
 
 OFFSETS_TABLE = "evenkeel_offsets"
+TABLES = {
+    "{table}": "group_name VARCHAR(100) NOT NULL, partition_name VARCHAR(120) NOT NULL,"
+    " fence BIGINT NOT NULL, committed VARCHAR(50) NOT NULL, events BIGINT NOT NULL,"
+    " PRIMARY KEY (group_name, partition_name)",
+    "{table}_letters": "group_name VARCHAR(100) NOT NULL, partition_name VARCHAR(120) NOT NULL,"
+    " reached VARCHAR(50) NOT NULL, fence BIGINT NOT NULL, letters INTEGER NOT NULL,"
+    " content TEXT NOT NULL, PRIMARY KEY (group_name, partition_name, reached)",
+}
+# Of a partition, in its last batches that have any: as many as one commit in Redis carries. Only
+# the last batch's are needed while Redis loses nothing.
+LETTERS_KEPT = 1_000
 SQLITE_BUSY_S = 30.0  # other consumers write to the same file
 POSTGRES_CONNECT_S = 5
 LIBPQ_IN_TRANSACTION = 2  # 3 is one with a failed statement: its COMMIT is a rollback
@@ -33,7 +48,9 @@ class SinkUnavailable(EvenkeelError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Effects of the events in (from_offset, to_offset] of one partition: its changed keys."""
+    """Effects of the events in (from_offset, to_offset] of one partition: its changed keys.
+    `dead`: those of them that cannot be read, which are no effects.
+    """
 
     partition: Partition
     fence: int
@@ -41,6 +58,7 @@ class Delivery:
     to_offset: Offset
     events: int
     changes: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    dead: Sequence[DeadLetter] = ()
 
     @property
     def idempotency_key(self) -> tuple[str, str]:
@@ -55,7 +73,8 @@ class SqlSink:
     `connect`: a new connection that is not in autocommit and may be used from any thread.
     `write`: (cursor, delivery) -> the effects' statements. It runs inside the transaction that
     moves the offset: it must neither commit nor roll back, and is called again after a rollback.
-    `table`: made when it is not there; one row for each group and partition.
+    `table`: made when it is not there; one row for each group and partition. So is one beside it
+    for dead letters, whose name ends with `_letters`.
     """
 
     connect: Callable[[], Connection]
@@ -114,6 +133,14 @@ class Position(NamedTuple):
     events: int
 
 
+class LettersOf(NamedTuple):
+    """Dead letters of the batch that ended at `reached`, applied under that fence."""
+
+    reached: Offset
+    fence: int
+    dead: Sequence[DeadLetter]
+
+
 class SinkResult(StrEnum):
     APPLIED = "applied"
     ALREADY = "already"  # this delivery, before: its reply was lost
@@ -164,9 +191,25 @@ class SinkDoor:
             )
             return {Partition.parse(row[0]): _position(row[1:]) for row in cursor.fetchall()}
 
+    def letters(self, partition: Partition, after: Offset, to: Offset) -> list[LettersOf]:
+        """Of the last batches that ended in (after, to], the oldest first."""
+        with self._transaction() as cursor:
+            self._execute(
+                cursor,
+                "SELECT reached, fence, content FROM {table}_letters"
+                " WHERE group_name = ? AND partition_name = ?",
+                (self._group, str(partition)),
+            )
+            rows = [(Offset.parse(row[0]), row) for row in cursor.fetchall()]
+        return [
+            LettersOf(reached, int(row[1]), msgspec.json.decode(row[2], type=list[DeadLetter]))
+            for reached, row in sorted(rows)
+            if after < reached <= to
+        ]
+
     def apply(self, delivery: Delivery) -> SinkResult:
-        """Effects and offset, when the sink stands at `from_offset` under this fence; all or
-        nothing. May be asked again with the same delivery.
+        """Effects, dead letters and offset, when the sink stands at `from_offset` under this fence;
+        all or nothing. May be asked again with the same delivery.
         """
         with self._transaction() as cursor:
             self._execute(
@@ -183,6 +226,8 @@ class SinkDoor:
                 ),
             )
             if cursor.rowcount == 1:
+                if delivery.dead:
+                    self._keep_letters(cursor, delivery)
                 self._sink.write(cursor, delivery)
                 self._check_transaction("its write() ended the transaction or hid an error in it")
                 return SinkResult.APPLIED
@@ -218,7 +263,8 @@ class SinkDoor:
             self._connection = self._sink.connect()
             self._mark = _mark(self._connection)
             self._check_mode()
-            self._make_table(self._connection)
+            for table, columns in TABLES.items():
+                self._make_table(self._connection, table, columns)
         return self._connection
 
     def _check_mode(self) -> None:
@@ -238,19 +284,13 @@ class SinkDoor:
         if within is False:
             raise InvalidInput(f"the sink is broken: {trouble}")
 
-    def _make_table(self, connection: Connection) -> None:
+    def _make_table(self, connection: Connection, table: str, columns: str) -> None:
         """Looks first, and after a failure again: two consumers may make it at the same moment."""
-        look = "SELECT 1 FROM {table} WHERE 1 = 0"
+        look = f"SELECT 1 FROM {table} WHERE 1 = 0"
         with suppress(connection.Error):
             return self._run(connection, look)
         try:
-            self._run(
-                connection,
-                "CREATE TABLE {table} (group_name VARCHAR(100) NOT NULL,"
-                " partition_name VARCHAR(120) NOT NULL, fence BIGINT NOT NULL,"
-                " committed VARCHAR(50) NOT NULL, events BIGINT NOT NULL,"
-                " PRIMARY KEY (group_name, partition_name))",
-            )
+            self._run(connection, f"CREATE TABLE {table} ({columns})")
         except connection.Error:
             with suppress(connection.Error):
                 return self._run(connection, look)
@@ -264,6 +304,31 @@ class SinkDoor:
         except connection.Error:
             connection.rollback()
             raise
+
+    def _keep_letters(self, cursor: Cursor, delivery: Delivery) -> None:
+        row = (self._group, str(delivery.partition))
+        self._execute(
+            cursor,
+            "SELECT reached, letters FROM {table}_letters"
+            " WHERE group_name = ? AND partition_name = ?",
+            row,
+        )
+        stored = [(Offset.parse(reached), int(letters)) for reached, letters in cursor.fetchall()]
+        for reached in _outdated(stored, delivery):
+            self._execute(
+                cursor,
+                "DELETE FROM {table}_letters"
+                " WHERE group_name = ? AND partition_name = ? AND reached = ?",
+                (*row, str(reached)),
+            )
+        content = msgspec.json.encode(delivery.dead).decode()
+        self._execute(
+            cursor,
+            "INSERT INTO {table}_letters"
+            " (group_name, partition_name, reached, fence, letters, content)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (*row, str(delivery.to_offset), delivery.fence, len(delivery.dead), content),
+        )
 
     def _position(self, cursor: Cursor, partition: Partition) -> Position | None:
         self._execute(
@@ -292,6 +357,18 @@ def _mark(connection: Connection) -> str:
 
 def _position(row: Sequence[Any]) -> Position:
     return Position(int(row[0]), Offset.parse(row[1]), int(row[2]))
+
+
+def _outdated(stored: Sequence[tuple[Offset, int]], delivery: Delivery) -> Iterator[Offset]:
+    """Ends of batches whose letters (end, number) go when those of a delivery come: the oldest of
+    too many, and those above where the delivery begins, of a row that somebody moved back.
+    """
+    letters = len(delivery.dead)
+    for reached, count in sorted(stored, reverse=True):
+        is_undone = reached > delivery.from_offset
+        letters += 0 if is_undone else count
+        if is_undone or letters > LETTERS_KEPT:
+            yield reached
 
 
 def _judged(delivery: Delivery, position: Position | None) -> SinkResult:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -14,19 +14,18 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from agent.store.greeting import TokenLogin, demand_usable
 from assignment.errors import (
     EvenkeelError,
     InvalidInput,
     InvariantBroken,
     Trouble,
     trouble_of,
-    why_not_usable,
 )
 from assignment.lua import reads_first, reads_only, script
 from assignment.rights import (
     has_login,
     is_of_token,
-    login_of,
     token_file_in,
     user_in,
     without_login,
@@ -48,6 +47,10 @@ BLOCK_MAX_MS = 30_000  # a wait longer than this is asked again
 
 class StoreUnavailable(EvenkeelError):
     """Redis does not answer now; a write may be done or not: stay safe, ask again, bounded."""
+
+
+class Moved(StoreUnavailable):
+    """Another node of the Redis Cluster has the slot: nothing was done."""
 
 
 class LoginRefused(StoreUnavailable):
@@ -80,6 +83,9 @@ Command = tuple[str | bytes | int, ...]
 class Door(Protocol):
     """What a store needs of Redis. tests/fakes.py has one without a server."""
 
+    in_cluster: bool  # keys of other slots may lie on other nodes
+    address: str
+
     def run(self, call: ScriptCall) -> Raw: ...
 
     def run_many(self, calls: Sequence[ScriptCall]) -> list[Raw]:
@@ -89,7 +95,9 @@ class Door(Protocol):
     def ask(self, *command: str | bytes | int) -> Raw: ...
 
     def ask_together(self, commands: Sequence[Command]) -> list[Raw]:
-        """At one moment: nothing happens between them. All keys in one slot."""
+        """At one moment: nothing happens between them. All keys in one slot, on whose node is asked
+        what has none.
+        """
         ...
 
     def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
@@ -99,7 +107,13 @@ class Door(Protocol):
         ...
 
     def wait_any(self, streams: Mapping[str, str], timeout_ms: int) -> list[str]:
-        """As `wait`, without the entries."""
+        """As `wait`, without the entries; of any slots."""
+        ...
+
+    def settle(self, keys: Sequence[str]) -> None:
+        """Returns when all that these keys hold by now outlives the failure of their node, before
+        anything on another node depends on it. Raises StoreUnavailable when that takes long.
+        """
         ...
 
     def close(self) -> None: ...
@@ -135,21 +149,25 @@ class RedisDoor:
     dropped, and the next call resolves the name again.
     """
 
+    in_cluster = False
+
     def __init__(
         self,
         url: str,
         timeouts: Timeouts | None = None,
         token: Callable[[], str] | None = None,
+        cluster: str = "",
     ) -> None:
         """`token`: logs in to Redis too, where the URL has no login; asked at each connection, as
-        is the file that the URL names with the option token_file. Raises InvalidInput: not a URL
-        of Redis. Does not connect yet.
+        is the file that the URL names with the option token_file. `cluster`: the URL of the whole,
+        of which this is one node. Raises InvalidInput: not a URL of Redis. Does not connect yet.
         """
         timeouts = timeouts or Timeouts()
-        self._url = url
+        self._url = cluster or url
+        self._demand_usable = partial(demand_usable, bool(cluster))
         if file := token_file_in(url):
             token, url = Path(file).read_text, without_login(url)
-        self._login = _TokenLogin(token) if token and not has_login(url) else None
+        self._login = TokenLogin(token) if token and not has_login(url) else None
         self._by_token = self._login is not None or is_of_token(user_in(url))
         self._reads_only = True  # it knows EVALSHA_RO, until it says that it does not
         self.address = shown(url)
@@ -179,14 +197,14 @@ class RedisDoor:
     def _greet(self, connection: Any) -> None:
         """A server that has no users of ours may let everybody in."""
         try:
-            _demand_usable(connection)
+            self._demand_usable(connection)
         except redis.AuthenticationError:
             if not self._by_token:
                 raise
             before = {name: getattr(connection, name) for name in LOGIN}
             for name in LOGIN:
                 setattr(connection, name, None)
-            connection.redis_connect_func = _demand_usable
+            connection.redis_connect_func = self._demand_usable
             try:
                 connection.connect()  # anew: the client closes what is refused
             except redis.AuthenticationError as error:
@@ -268,6 +286,14 @@ class RedisDoor:
                 pipeline.execute_command(*command)
             return list(pipeline.execute())
 
+    def ask_each(self, commands: Sequence[Command]) -> list[Raw]:
+        """In one trip, not at one moment, of any slots."""
+        with self._reaching():
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return list(pipeline.execute())
+
     def wait(self, streams: Mapping[str, str], timeout_ms: int, count: int) -> Raw:
         return self._block(timeout_ms, count, *streams.keys(), *streams.values()) or ()
 
@@ -278,6 +304,9 @@ class RedisDoor:
         limits = ("COUNT", count, "BLOCK", max(1, min(timeout_ms, BLOCK_MAX_MS)))
         with self._reaching():
             return self._waiting.execute_command("XREAD", *limits, "STREAMS", *streams)
+
+    def settle(self, keys: Sequence[str]) -> None:
+        """One server loses what depends on an event before the event."""
 
     def is_appendonly(self) -> bool | None:
         """Whether it keeps its writes on disk; None: this Redis does not tell (a managed one hides
@@ -299,7 +328,7 @@ class RedisDoor:
         self._client.close()
         self._waiting.close()
 
-    def _drop_connections(self) -> None:
+    def drop_connections(self) -> None:
         """Those that other threads use are dropped when they are given back: the client does not
         bear that one thread closes what another reads.
         """
@@ -324,41 +353,22 @@ class RedisDoor:
         except redis.exceptions.InvalidResponse as error:
             raise StoreUnavailable(f"Redis at {self.address} is not understood: {error}") from error
         except redis.ResponseError as error:
-            trouble = trouble_of(str(error), error.status_code)
-            if trouble is Trouble.BUG:
-                raise InvariantBroken(f"Redis at {self.address} answered: {error}") from error
-            if trouble is Trouble.ELSEWHERE:
-                self._drop_connections()
-            raise StoreUnavailable(f"Redis at {self.address} refuses: {error}") from error
+            raise self._refused(error) from error
         except redis.RedisError as error:
             raise InvariantBroken(f"Redis at {self.address}: {error!r}") from error
 
+    def _refused(self, error: redis.ResponseError) -> EvenkeelError:
+        trouble = trouble_of(str(error), error.status_code)
+        if trouble is Trouble.BUG:
+            return InvariantBroken(f"Redis at {self.address} answered: {error}")
+        if trouble is Trouble.ELSEWHERE:
+            self.drop_connections()
+        is_moved = isinstance(error, redis.exceptions.MovedError)
+        kind = Moved if is_moved else StoreUnavailable
+        return kind(f"Redis at {self.address} refuses: {error}")
+
 
 _let_in: set[str] = set()  # URLs under which this process could work before
-
-
-class _TokenLogin(redis.CredentialProvider):
-    def __init__(self, token: Callable[[], str]) -> None:
-        self._token = token
-
-    def get_credentials(self) -> tuple[str, str]:
-        try:
-            token = self._token()
-        except OSError as error:  # any other error would leave the connection open, without a login
-            raise redis.ConnectionError(f"the token cannot be read: {error}") from error
-        return login_of(token.strip())
-
-
-def _demand_usable(connection: Any) -> None:
-    """Greets the server as the client does, and asks it who it is."""
-    connection.on_connect()
-    connection.send_command("HELLO")
-    try:
-        hello = connection.read_response()
-    except redis.ResponseError:
-        return  # a proxy that does not tell stands before a primary
-    if why := why_not_usable(hello):
-        raise redis.ConnectionError(why)
 
 
 def _may_lack_read_only(how: str, error: redis.ResponseError) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from agent.store.door import Door, RedisDoor, ScriptCall, StoreUnavailable, Timeouts, pairs
+from agent.store.cluster import door_to
+from agent.store.door import Door, ScriptCall, StoreUnavailable, Timeouts, pairs
 from assignment.errors import Fenced, InvalidInput
 from assignment.scripts.values import Arguments, Raw
 from assignment.types import PARTITIONS_MAX, START, Offset, Partition, Range, valid_name
@@ -75,7 +76,7 @@ class EventStore:
     @classmethod
     def connect(cls, url: str, timeouts: Timeouts | None = None) -> Self:
         """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
-        return cls(RedisDoor(url, timeouts))
+        return cls(door_to(url, timeouts))
 
     def close(self) -> None:
         self.door.close()
@@ -162,13 +163,15 @@ class EventStore:
         return (_last(raw) if len(raw) > entries else START), Offset.parse(raw[0][0].decode())
 
     def wait(self, ends: Sequence[tuple[Partition, Offset]], timeout_ms: int) -> None:
-        """Returns when an entry lies above one of the ends, at the latest after `timeout_ms`.
+        """Returns when an entry lies above one of the ends, at the latest after `timeout_ms`."""
+        self.door.wait_any({_keys(one)[0]: str(offset) for one, offset in ends}, timeout_ms)
 
-        All streams in one call: a Redis Cluster refuses that.
+    def settle(self, partitions: Iterable[Partition]) -> None:
+        """Before a batch of what was seen of them: its offsets lie with the group, and if these
+        outlived the events, new ones could have ids that are committed, or be the same again.
+        Raises StoreUnavailable.
         """
-        keys = [_keys(partition)[0] for partition, _ in ends]
-        ids = [str(offset) for _, offset in ends]
-        self.door.ask("XREAD", "COUNT", 1, "BLOCK", timeout_ms, "STREAMS", *keys, *ids)
+        self.door.settle([_keys(partition)[0] for partition in partitions])
 
     # --- tasks
 
@@ -208,10 +211,14 @@ class EventStore:
 
     def demand(self, replication_id: str) -> None:
         """What is read next comes from the primary under that id, or from a later one, which then
-        refuses the commit; "" demands nothing. Who only reads hears of no demotion.
+        refuses the commit; "" demands nothing. Who only reads hears of no demotion. In a Redis
+        Cluster the id is that of the group's node; any primary has the events (`settle`), and a
+        replica refers to it.
 
         Raises StoreUnavailable and Fenced; the next call connects anew.
         """
+        if self.door.in_cluster:
+            return
         info = self.door.ask("INFO", "replication") if replication_id else b""
         if b"role:slave" in info:
             self.door.close()

@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 from agent.state.places import is_below
-from agent.store.door import Door, RedisDoor, ScriptCall, Timeouts, pairs
+from agent.store.cluster import door_to
+from agent.store.door import Door, ScriptCall, Timeouts, pairs
 from assignment import wire
 from assignment.bounds import LINE_MAX, WHY_MAX, shortened
 from assignment.pauses import WHOLE_GROUP
@@ -70,7 +71,7 @@ class GroupStore:
         cls, url: str, group: str, timeouts: Timeouts | None = None, *, snapshots_below: str = ""
     ) -> Self:
         """Raises InvalidInput: not a URL of Redis. Connects with the first call."""
-        return cls(RedisDoor(url, timeouts), group, snapshots_below=snapshots_below)
+        return cls(door_to(url, timeouts), group, snapshots_below=snapshots_below)
 
     def close(self) -> None:
         self.door.close()
@@ -79,8 +80,8 @@ class GroupStore:
         return group_read.read_meta(self.door.ask("HGETALL", self.keys.meta))
 
     def now_ms(self) -> int:
-        """By the clock of Redis."""
-        seconds, microseconds = self.door.ask("TIME")
+        """By the clock of Redis, where the group is."""
+        (seconds, microseconds), _ = self.door.ask_together((("TIME",), ("EXISTS", self.keys.meta)))
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     def note_group(self) -> None:
@@ -251,7 +252,7 @@ class GroupStore:
         return call.read(self.door.run(self._on_group(call)))
 
     def _on_group(self, call: Call[Any]) -> ScriptCall:
-        return ScriptCall(call.script, (self.keys.meta,), call.args)
+        return ScriptCall(call.script, self.keys.of_script, call.args)
 
 
 def _health(values: Mapping[str, str]) -> wire.ConsumerHealth | None:

@@ -48,6 +48,11 @@ def commands_in(text: str) -> frozenset[str]:
     )
 
 
+def is_of_stream(name: str) -> bool:
+    """Whether its keys are those of one partition's events, all of which it is given."""
+    return name in _OWN_SLOT
+
+
 def reads_only(name: str) -> bool:
     """Whether it writes nothing, and may be run on keys that may only be read."""
     return name in _READ_ONLY

@@ -5,8 +5,11 @@
 -- replaying:<partition>: what a batch would apply, bound before its effects are stored (bind.lua);
 -- doubts: "fence offset ...": letters that were kept below that fence, of entries above that offset, are replayed no
 --   more: what became of their events is not known, or they are read again;
--- replayed: "offset entry ...": replays that state has the effects of, by their end and the lowest entry of theirs.
-local PAIRS_MAX = 20 -- in doubts and in replayed; the oldest two become one that says at least what both did
+-- replayed: "offset entry ...": replays that state has the effects of, by their end and the lowest entry of theirs;
+-- lettered: "fence offset ...": batches below that fence, up to that offset, of which the letters were kept before a
+--   person set the offset back. A SQL sink stays where it is, and does not give them again.
+local PAIRS_MAX = 20 -- in doubts and in replayed; the oldest two become one that says at least what both did; in
+-- lettered the oldest goes
 local LETTERS_MAX = 100000 -- of a partition
 local REASON_MAX = 300
 
@@ -108,6 +111,24 @@ local function is_sure(partition, letter)
     if fence < tonumber(pair[1]) and above(entry, pair[2]) then return false end
   end
   return true
+end
+
+local function note_lettered(partition, fence, offset)
+  local kept = {}
+  for _, pair in ipairs(pairs_in('lettered', partition)) do
+    if above(pair[2], offset) then kept[#kept + 1] = pair end
+  end
+  kept[#kept + 1] = {fence, offset}
+  if #kept > PAIRS_MAX then table.remove(kept, 1) end
+  store_pairs('lettered', partition, kept)
+end
+
+-- Whether the letters of a batch that ended at `to` were.
+local function was_kept(partition, fence, to)
+  for _, pair in ipairs(pairs_in('lettered', partition)) do
+    if tonumber(fence) < tonumber(pair[1]) and not above(to, pair[2]) then return true end
+  end
+  return false
 end
 
 -- Effects of letters are in the state since `to`; the lowest of their entries is `entry`.

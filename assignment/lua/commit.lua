@@ -1,7 +1,8 @@
 -- The fenced commit. ARGV: partition, member, fence, from, to, events in (from, to] (malformed ones too),
 -- base (events applied when there is no offset yet), write a changelog entry ('1'/'0'), packed changes,
--- packed event ids ('' = none), replication id under which it was planned ('' = any), whether it brings Redis to where
--- its sink stands already ('1'/'0'), dead letters: reason, entry id, index ('' = the whole entry), raw ...
+-- packed event ids ('' = none), replication id under which it was planned ('' = any), the fence under which the sink
+-- applied it already, where this brings Redis there ('0': it does not), dead letters: reason, entry id, index ('' = the
+-- whole entry), raw ...
 -- One that ends where bound letters do (bind.lua) settles them in the same step.
 -- Answers {'done' | 'already', committed offset, changelog id or ''}, {'moved', committed offset} (also when
 -- this server lacks what another one had when it was planned) or {'fenced', last granted fence}.
@@ -53,7 +54,13 @@ if suspect then
 end
 local skip = redis.call('HGET', key('skips'), partition)
 if skip and not above(string.match(skip, '^(%S+)'), to) then redis.call('HDEL', key('skips'), partition) end
-for i = 13, #ARGV, 4 do add_letter(partition, fence, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+
+-- Letters of a sink are as old as their batch: what is doubted below a fence is told by it.
+local brings = ARGV[12] ~= '0'
+if not brings or not was_kept(partition, ARGV[12], to) then
+  local since = brings and ARGV[12] or fence
+  for i = 13, #ARGV, 4 do add_letter(partition, since, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+end
 
 -- What is bound was applied by this very commit: it is gone, and what of it cannot be read is kept anew.
 local function settle(bound)
@@ -93,7 +100,7 @@ local function doubt_the_lost()
   doubt_below(is_known and text(tonumber(meta[2]) * 4294967296) or text(tonumber(fence) + 1))
 end
 
-local bound, brings = key('replaying:' .. partition), ARGV[12] == '1'
+local bound = key('replaying:' .. partition)
 if brings or redis.call('HEXISTS', key('replays'), partition) == 1 then
   local ends = redis.call('HMGET', bound, 'from', 'to')
   if ends[1] == from and ends[2] == to then

@@ -74,7 +74,10 @@ else
   fence = '0'
 end
 for i = 1, #undone do redis.call('XDEL', changelog, undone[i]) end
-if grant and above(from, to) then doubt(partition, fence, to) end -- what became a letter above it is read again
+if grant and above(from, to) then -- what became a letter above it is read again, or its sink goes past it
+  doubt(partition, fence, to)
+  if ARGV[8] ~= '1' then note_lettered(partition, fence, from) end
+end
 forget_replays(partition)
 if keeps and above(from, to) then
   store_pairs('replayed', partition, replayed)

@@ -253,7 +253,8 @@ class CommitRequest:
     `base_total`: events applied already when Redis holds no offset (a sink that keeps its own).
     `changelog` False writes no entry: a pipeline without partition state. A commit of nothing,
     from == to, asks whether the fence still holds: answered moved or fenced. `replication_id`: of
-    the server that it was planned from, "" for any. `brings`: Redis, to where the sink stands.
+    the server that it was planned from, "" for any. `sink_fence`: brings Redis to where its sink
+    stands, which applied that under this fence; 0 for any other commit.
     """
 
     partition: Partition
@@ -267,7 +268,7 @@ class CommitRequest:
     changes: bytes = b""
     ids: bytes = b""
     replication_id: str = ""
-    brings: bool = False
+    sink_fence: int = 0
     dead: Sequence[DeadLetter] = ()
 
 
@@ -311,7 +312,7 @@ def commit(request: CommitRequest) -> Call[CommitAnswer]:
         request.changes,
         request.ids,
         request.replication_id,
-        flag(request.brings),
+        within("sink fence", request.sink_fence, 0, FENCE_MAX),
     ]
     for letter in request.dead:
         arguments += letter.fields

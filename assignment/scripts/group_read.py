@@ -18,6 +18,7 @@ from assignment.bounds import (
     Moment,
     Name,
     Whole,
+    Words,
     moment_of,
     whole_of,
 )
@@ -97,6 +98,7 @@ class Meta:
     refused_commits: Whole = 0
     drain_version: Whole = 0  # of the scale-downs' records that told members last
     pause_version: Whole = 0  # of the pauses that stand
+    flapping: Words = ""  # who or what goes back and forth, as the last sample found
     settings: GroupSettings | None = None
 
     @property

@@ -93,7 +93,7 @@ def look(
     """Without a place around the group's committed offset. Raises Denied, StoreUnavailable."""
     require(by, Action.LOOK_AT_EVENTS, group)
     partition = Partition(group.stream, number)
-    committed = Offset.parse(live_groups.committed(group.name, [partition])[0])
+    committed = Offset.parse(live_groups.committed(group.name, partition))
     place = place or Where(Towards.AROUND, committed)
     before, after = _read(partition, place, most)
     raw = (*before.entries, *after.entries)

@@ -264,7 +264,7 @@ def set_offset(group: Group, number: int, wanted: Wanted, seen: str, by: By) -> 
     with audit.atomic():  # undone when Redis refuses
         jump = OffsetJump.objects.create(
             group=group,
-            at_ms=live_groups.redis_now_ms(),
+            at_ms=live_groups.redis_now_ms(group.name),
             number=number,
             fence=found.fence + 1,
             before=str(found.before),

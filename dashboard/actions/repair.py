@@ -130,7 +130,7 @@ def _incarnations(group: Group) -> set[int]:
 
 def _refuse_while_somebody_lives(group: Group) -> None:
     """Agents remember the highest incarnation that they ever saw."""
-    now_ms = live_groups.redis_now_ms()
+    now_ms = live_groups.redis_now_ms(group.name)
     session_ms = group.values.session_timeout_ms
     beats = _stored(group).beats.items()
     if living := sorted(member for member, beat in beats if now_ms - beat <= session_ms):
@@ -155,7 +155,7 @@ def _mend_rows(group: Group, stored: Stored, kind: Mend, key: str, names: Sequen
 def _mirrored(group: Group, key: str, names: Collection[str]) -> dict[str, str]:
     """As the database has them; a partition that it does not have begins at its start."""
     found: dict[str, str] = {}
-    now_ms = live_groups.redis_now_ms()
+    now_ms = live_groups.redis_now_ms(group.name)
     for row in group.mirror.all():
         partition = f"{group.stream}:{row.number}"
         if partition in names or "" in names:

@@ -11,6 +11,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
@@ -23,7 +24,7 @@ from dashboard.live import rights as live_rights
 from dashboard.live.attention import TICK_AGE_MAX_MS
 from dashboard.live.connection import StoreUnavailable, reaching_redis
 from dashboard.live.deadline import left_s
-from dashboard.live.health import Sign
+from dashboard.live.health import Sign, is_almost_full
 from dashboard.records import chain, guards
 
 ROUND_TRIP_TIMEOUT_S = 2.0
@@ -76,11 +77,32 @@ def _database(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
         executor = MigrationExecutor(connection)
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        used = _connections()
     except DatabaseError as error:
         raise NotReady(f"the database does not answer: {error}") from error
     if missing:
         raise NotReady(f"{len(missing)} migrations are missing: run manage.py migrate")
-    return {"vendor": connection.vendor}
+    if used and is_almost_full(used["connections"], used["connections_max"]):
+        warnings.append(
+            f"PostgreSQL has {used['connections']} of {used['connections_max']} connections: raise"
+            " its max_connections, or run fewer processes; whoever finds none fails"
+        )
+    return {"vendor": connection.vendor, **used}
+
+
+def _connections() -> dict[str, int]:
+    """Of PostgreSQL, in all of its databases, and how many it leaves to those who may not more than
+    we. Raises DatabaseError.
+    """
+    if connection.vendor != "postgresql":
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(numbackends), current_setting('max_connections')::int"
+            " - current_setting('superuser_reserved_connections')::int FROM pg_stat_database"
+        )
+        used, most = cursor.fetchone()
+    return {"connections": int(used), "connections_max": most}
 
 
 def _audit(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
@@ -123,6 +145,12 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
             f"Redis has {found.clients} of {found.clients_max} connections: raise its maxclients,"
             " and the open files that its process may have; an agent that finds none cannot renew"
         )
+    if found.away:
+        where = ", ".join(found.away) if held is not None else f"{len(found.away)} of them"
+        warnings.append(
+            f"nodes of the Redis Cluster do not answer ({where}): their groups wait until another"
+            " takes over"
+        )
     if rights is not None:
         warnings += rights.sentences(named=held is not None)
     named = {
@@ -136,12 +164,12 @@ def _redis(held: Rights | None, warnings: list[str], checks: dict[str, Any]) -> 
             f" locks says{f' ({names})' if names else ''}, within a day; it was read anew: either"
             " somebody wrote there, or it is a bug; the dashboard's log names the partitions"
         )
-    return asdict(found) | named
+    return asdict(found) | named | {"away": found.away if held is not None else ()}
 
 
 def _channel_layer(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
     try:
-        with reaching_redis():
+        with reaching_redis(settings.CHANNELS_URL):
             return {"round_trip_ms": async_to_sync(_round_trip)()}
     except StoreUnavailable as error:
         raise NotReady(f"the channel layer does not answer: {error}") from error

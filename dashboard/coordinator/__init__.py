@@ -10,12 +10,15 @@ from dashboard.coordinator.carrying import Here, carry_out, record_of
 from dashboard.coordinator.carrying import want_rebalance as want_rebalance
 from dashboard.coordinator.history import store_events as store_events
 from dashboard.coordinator.keeping import keep_history as keep_history
+from dashboard.coordinator.retention import retain as retain
 from dashboard.coordinator.running import look as look
 from dashboard.coordinator.running import rebalance as rebalance
 from dashboard.coordinator.running import rebalance_in_turn as rebalance_in_turn
 from dashboard.coordinator.running import tick as tick
 from dashboard.coordinator.sampling import sample as sample
-from dashboard.coordinator.sampling import trim as trim
+from dashboard.coordinator.sampling import sample_due as sample_due
+from dashboard.coordinator.trimming import trim as trim
+from dashboard.coordinator.trimming import trim_due as trim_due
 from dashboard.models import Group
 
 

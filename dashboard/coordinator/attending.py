@@ -3,6 +3,8 @@ what they found: once a sample, in the worker.
 """
 
 import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from django.db import transaction
 
@@ -20,12 +22,38 @@ KEPT_MS = 90 * 86_400_000  # of what is over
 log = logging.getLogger(__name__)
 
 
-def look(group: Group, sample: Sample, limits: Limits) -> list[Occurrence]:
-    """Those that were raised or ended by it. `sample`: the newest one of the group."""
-    last = light(Rebalance.objects.filter(group=group)).first()
-    found = attention.holding(group_queries.facts_of(sample, last, group), limits)
-    if not any(found.values()) and not group.occurrences.filter(ended_at_ms=None).exists():
-        return []
+class Taken(NamedTuple):
+    """`sample`: the newest one of the group."""
+
+    group: Group
+    sample: Sample
+    limits: Limits
+
+
+def look(taken: Collection[Taken]) -> list[Occurrence]:
+    """Those that were raised or ended by them."""
+    of = [one.group.pk for one in taken]
+    lasts = group_queries.newest(light(Rebalance.objects.all()), of)
+    unended = Occurrence.objects.filter(group__in=of, ended_at_ms=None).order_by()
+    has_open = frozenset(unended.values_list("group_id", flat=True))
+    changed = []
+    for one in taken:
+        facts = group_queries.facts_of(one.sample, lasts.get(one.group.pk), one.group)
+        found = attention.holding(facts, one.limits)
+        if any(found.values()) or one.group.pk in has_open:
+            changed += _look(*one, found)
+    return changed
+
+
+def may_raise(groups: Iterable[Group]) -> frozenset[int]:
+    """Keys of those where a rule holds, but not yet for long enough."""
+    rows = Occurrence.objects.filter(group__in=groups, ended_at_ms=None, raised_at_ms=None)
+    return frozenset(rows.order_by().values_list("group_id", flat=True))
+
+
+def _look(
+    group: Group, sample: Sample, limits: Limits, found: Mapping[str, str | None]
+) -> list[Occurrence]:
     starting = _is_starting(group, sample, limits)
     changed = []
     with transaction.atomic():

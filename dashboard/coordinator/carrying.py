@@ -222,7 +222,7 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.Read: _read,
     effects.ReadSettings: lambda here, effect: live_groups.stored_settings(here.name),
     effects.ReadHints: lambda here, effect: tuple(live_groups.hints(here.name)),
-    effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(),
+    effects.ReadNow: lambda here, effect: live_groups.redis_now_ms(here.name),
     effects.Run: _run,
     effects.Configure: _configure,
     effects.Hold: lambda here, effect: run(recovery.hold(effect.lease_ms), here.name),

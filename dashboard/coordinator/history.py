@@ -17,6 +17,7 @@ from assignment.scripts.lock_events import LockEvent
 from dashboard.coordinator import ownership
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, HistoryGap, Tenure, TenureEnd
+from dashboard.records import bulk
 
 GAPS_MAX = 10  # rows at once, however often the numbers jump: then one for all that follow
 EVENTS_KEPT = 100_000  # stored events that stay in Redis for whoever wants to check the history
@@ -26,6 +27,8 @@ FIELDS = (
     *("id", "number", "partition", "member_id", "fence"),
     *("started_ms", "ended_ms", "end", "refused_at_ms"),
 )  # as _Row has them
+NEW = FIELDS[1:]
+CHANGING = {"ended_ms": "bigint", "end": "varchar", "refused_at_ms": "bigint"}
 ENDS = frozenset(TenureEnd.values)
 
 T = TypeVar("T")
@@ -180,23 +183,12 @@ def _parts(of: Iterable[T]) -> Iterator[list[T]]:
 
 
 def _update(rows: Iterable[_Row]) -> None:
-    values = [(row.ended_ms, row.end, row.refused_at_ms, row.pk) for row in rows]
-    _for_each(
-        f'UPDATE {TABLE} SET ended_ms = %s, "end" = %s, refused_at_ms = %s WHERE id = %s', values
-    )
+    bulk.update(TABLE, CHANGING, ((row.pk or 0, *_values(row, CHANGING)) for row in rows))
 
 
 def _insert(group: Group, rows: Iterable[_Row]) -> None:
-    values = [(group.pk, *(getattr(row, name) for name in FIELDS[1:])) for row in rows]
-    columns, places = (
-        ", ".join(f'"{name}"' for name in ("group_id", *FIELDS[1:])),
-        ", ".join(["%s"] * len(FIELDS)),
-    )
-    _for_each(f"INSERT INTO {TABLE} ({columns}) VALUES ({places})", values)
+    bulk.insert(TABLE, ("group_id", *NEW), ((group.pk, *_values(row, NEW)) for row in rows))
 
 
-def _for_each(statement: str, values: Sequence[Sequence[str | int | None]]) -> None:
-    """Prepared once: a batch costs a third of what it does as objects of the ORM."""
-    if values:
-        with connection.cursor() as cursor:
-            cursor.executemany(statement, values)
+def _values(row: _Row, names: Iterable[str]) -> Sequence[bulk.Value]:
+    return [getattr(row, name) for name in names]

@@ -4,7 +4,10 @@ It never goes back: a Redis that came from a backup says older things until it i
 nothing comes into it that cannot be: an offset lies within what its stream has had.
 """
 
+import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 from django.db.models import Max
 
@@ -21,14 +24,34 @@ from assignment.scripts.agent_side import (
 )
 from assignment.scripts.group_read import GroupRead
 from assignment.scripts.offsets import is_undone, is_undone_by
-from assignment.scripts.rows import UNREADABLE
+from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.types import START, Offset, Partition, TargetRow
 from dashboard.coordinator.snapshot_files import place_of
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, PartitionMirror, Rebalance
 
+log = logging.getLogger(__name__)
 
-def keep(group: Group, read: GroupRead) -> None:
+_mirrored: dict[tuple[str, int], tuple[float, int]] = {}  # by group: when, and what it was
+ANEW_S = 300.0  # what is as it was is kept anew then: somebody may have restored the database
+
+
+def keep_changed(groups: Sequence[Group]) -> None:
+    """Of those of which something went on since this process looked last."""
+    now_s = time.monotonic()
+    for group, found in zip(groups, live_groups.advanced([g.name for g in groups]), strict=True):
+        key, digest = (group.name, group.pk), hash(found)
+        kept_s, before = _mirrored.get(key, (-inf, 0))
+        if before == digest and now_s - kept_s < ANEW_S:
+            continue
+        try:
+            keep(group, found.read())
+            _mirrored[key] = now_s, digest
+        except UNREADABLE as error:
+            log.error("offsets of group=%s are not mirrored: %s", group.name, why_unreadable(error))
+
+
+def keep(group: Group, read: GroupRead | live_groups.Advance) -> None:
     """What went on of offsets and snapshot records, into the database."""
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
@@ -55,7 +78,7 @@ def keep(group: Group, read: GroupRead) -> None:
 
 
 def _committed(
-    group: Group, read: GroupRead, stored: Mapping[int, PartitionMirror]
+    group: Group, read: GroupRead | live_groups.Advance, stored: Mapping[int, PartitionMirror]
 ) -> dict[Partition, Offset]:
     """Redis holds what anybody wrote there: those of the group's partitions that can be."""
     found = {

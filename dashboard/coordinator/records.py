@@ -148,7 +148,7 @@ def _known(row: models.PartitionMirror) -> dict[str, Any]:
 
 
 def _end_history(group: models.Group) -> None:
-    at_ms = live_groups.redis_now_ms()
+    at_ms = live_groups.redis_now_ms(group.name)
     group.events_cursor = live_groups.FIRST_ENTRY
     group.save(update_fields=["events_cursor"])
     models.HistoryGap.objects.create(group=group, at_ms=at_ms, events_lost=None)

@@ -84,20 +84,26 @@ def everybodys(name: str) -> bool:
 
 
 class Found(NamedTuple):
-    """`groups`: all that there are."""
+    """`groups`: all that there are. `away`: of the share, whose node of a Redis Cluster does not
+    answer.
+    """
 
     awake: list[Awake]
     groups: Set[str]
+    away: Set[str]
 
 
 def awake(ticker: Ticker, is_mine: Callable[[str], bool] = everybodys) -> Found:
     """Groups of one's share to look at now. Raises StoreUnavailable."""
     rows, asking = _rows()
+    away = glances.away(filter(is_mine, rows))
+    mine = {name: row for name, row in rows.items() if is_mine(name) and name not in away}
     stored = glances.kept()
-    glances.forget(stored.keys() - rows.keys())
-    kept = _all_kept({name: text for name, text in stored.items() if is_mine(name)})
-    mine = {name: row for name, row in rows.items() if is_mine(name)}
-    return Found(list(_awake(mine, kept, asking, len(rows), ticker)), rows.keys())
+    # What is away is looked at when it is back.
+    glances.forget((stored.keys() - rows.keys()) | (stored.keys() & away))
+    kept = _all_kept({name: text for name, text in stored.items() if name in mine})
+    found = list(_awake(mine, kept, asking, len(rows), ticker))
+    return Found(found, rows.keys(), away)
 
 
 def awake_one(name: str, ticker: Ticker) -> list[Awake]:
@@ -154,6 +160,14 @@ def keep(one: Awake, looked: Looked, took_s: float) -> None:
         until_ms = rest.looked_ms + _period_ms(one.name, took_s, one.groups)
         kept = _Kept(rest=rest, digest=one.digest, until_ms=until_ms)
         glances.keep(one.name, msgspec.json.encode(kept))
+
+
+def quiet() -> dict[str, int]:
+    """Groups that rest and have no members -> the moment of the look after which they do. Raises
+    StoreUnavailable.
+    """
+    rests = ((name, kept.rest) for name, kept in _all_kept(glances.kept()).items())
+    return {name: rest.looked_ms for name, rest in rests if not rest.patience_ms}
 
 
 def _period_ms(name: str, took_s: float, groups: int) -> int:

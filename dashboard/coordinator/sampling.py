@@ -1,23 +1,33 @@
-"""Every few seconds: numbers for the charts, what needs attention, the mirror for a wiped Redis,
-and trimming of what all have read.
-"""
+"""Every few seconds: numbers for the charts, what needs attention, the mirror for a wiped Redis."""
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from assignment.coordinator import trimming
-from assignment.errors import InvalidInput
-from assignment.scripts.group_read import Purpose
-from assignment.types import GroupSettings, Partition
-from dashboard.coordinator import attending, mirror, strips
+from django.db import transaction
+
+from dashboard.coordinator import attending, mirror, resting, strips
+from dashboard.coordinator.attending import Taken
+from dashboard.coordinator.carrying import AWAY
+from dashboard.coordinator.rota import Rota, Work
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.following import GroupNotThere
+from dashboard.live.snapshot import LiveSnapshot
 from dashboard.models import Group, Sample
 from dashboard.records.queries import attention, flapping
+from dashboard.records.queries import groups as group_queries
 
+AT_ONCE = 50  # groups, in one go at the database
+SAMPLES = Work(
+    name="samples",
+    period_ms=5_000,
+    quiet_ms=group_queries.QUIET_MS,
+    share_s=0.25,  # a twentieth of a processor, where many groups are
+    late_ms=10_000,  # long before it says nothing of now (FRESH_MS)
+    late_share_s=4.0,
+)
 SAMPLES_KEPT_MS = 7 * 86_400_000
 PRUNE_EVERY = 100  # samples of a group between two prunings
 
@@ -30,46 +40,102 @@ SILENT = ("suspect", "unreachable", "lost")
 log = logging.getLogger(__name__)
 
 
-def sample() -> int:
-    """How many groups were sampled. Raises StoreUnavailable."""
+def sample_due() -> int:
+    """How many groups were sampled, of those whose turn it is. Raises StoreUnavailable."""
+    pks, quiet = dict(Group.objects.values_list("name", "pk")), resting.quiet()
+    rota = Rota(work=SAMPLES, now_ms=live_groups.redis_now_ms(), names=pks, quiet=quiet)
     taken = 0
-    for group in Group.objects.all():
-        try:
-            _sample(group)
-            mirror.keep(group, live_groups.read(group.name, Purpose.LOOK))
-            taken += 1
-        except GroupNotThere:
-            continue  # the tick sets it up
-        except StoreUnavailable as error:
-            live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
-            log.error("sample failed group=%s: %s", group.name, error)
-        except Exception:  # the top of a loop
-            log.exception("sample failed group=%s", group.name)
+    for part in rota.parts(AT_ONCE):
+        groups = Group.objects.filter(pk__in=[pks[name] for name in part])
+        awaited = _sample(groups)
+        taken += len(awaited)
+        for name in part:
+            rota.took(name, is_quiet=name in quiet and not awaited.get(name, False))
+    rota.keep()
     return taken
 
 
-def _sample(group: Group) -> None:
-    snapshot = watching.snapshot(group.name, whole=True)
-    before = group.samples.order_by("-at_ms").first()
-    if before is not None and before.at_ms >= snapshot.at_ms:
-        return
-    numbers, limits = snapshot.numbers, attention.limits_of(group)
-    row = Sample.objects.create(
+def sample() -> int:
+    """How many groups were sampled, of all. Raises StoreUnavailable."""
+    return len(_sample(Group.objects.all()))
+
+
+def _sample(groups: Iterable[Group]) -> dict[str, bool]:
+    """Names of those that were -> whether something of it may need attention soon."""
+    seen = [(group, snapshot) for group in groups if (snapshot := _seen(group)) is not None]
+    found = [group for group, _ in seen]
+    try:
+        _keep(seen)
+        mirror.keep_changed(found)
+        soon = attending.may_raise(found)
+    except AWAY as error:
+        log.warning("samples wait for the database: %s", error)
+        return {}
+    except StoreUnavailable:
+        raise
+    except Exception:  # the top of a loop: one group's trouble is not the others'
+        if len(found) > 1:
+            return {name: soon for group in found for name, soon in _sample([group]).items()}
+        log.exception("sample failed group=%s", found[0].name)
+        return {}
+    return {group.name: group.pk in soon for group in found}
+
+
+def _seen(group: Group) -> LiveSnapshot | None:
+    try:
+        return watching.snapshot(group.name, whole=True)
+    except GroupNotThere:
+        return None  # the tick sets it up
+    except StoreUnavailable as error:
+        live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
+        log.error("sample failed group=%s: %s", group.name, error)
+    except Exception:  # the top of a loop
+        log.exception("sample failed group=%s", group.name)
+    return None
+
+
+def _keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
+    """A whole part at once: to begin with each group anew costs more than its numbers."""
+    before = group_queries.newest(Sample.objects.order_by("-at_ms"), [g.pk for g, _ in seen])
+    newer = [
+        (group, snapshot)
+        for group, snapshot in seen
+        if group.pk not in before or before[group.pk].at_ms < snapshot.at_ms
+    ]
+    groups = [group for group, _ in newer]
+    limits = attention.limits_of_all(groups)
+    may_flap = flapping.may_flap(groups, min((s.at_ms for _, s in newer), default=0))
+    rows = []
+    for group, snapshot in newer:
+        row = _row(group, snapshot, before.get(group.pk))
+        if group.pk in may_flap:
+            row.flapping = flapping.why(group, snapshot.at_ms, limits[group.pk])
+        if row.flapping != snapshot.flapping:  # for whoever shows the group without the database
+            live_groups.note_flapping(group.name, row.flapping)
+        rows.append(row)
+    kept = strips.of(newer)
+    with transaction.atomic():  # nobody else writes meanwhile
+        rows = Sample.objects.bulk_create(rows)
+        strips.keep(kept)
+    attending.look([Taken(g, row, limits[g.pk]) for g, row in zip(groups, rows, strict=True)])
+    for group, row in zip(groups, rows, strict=True):
+        if row.pk % PRUNE_EVERY == 0:
+            attending.prune(group, row.at_ms)
+            group.samples.filter(at_ms__lt=row.at_ms - SAMPLES_KEPT_MS).delete()
+
+
+def _row(group: Group, snapshot: LiveSnapshot, before: Sample | None) -> Sample:
+    numbers = snapshot.numbers
+    return Sample(
         group=group,
         at_ms=snapshot.at_ms,
         events_per_second=_rate(before, snapshot.at_ms, numbers.applied_total),
         suspect=sum(m.state in SILENT for m in snapshot.members),
-        flapping=flapping.why(group, snapshot.at_ms, limits),
         member_states=Counter(m.state for m in snapshot.members),
         group_epoch=snapshot.group_epoch,
         tick_age_ms=snapshot.tick_age_ms,
         **{name: getattr(numbers, name) for name in AS_SEEN},
     )
-    strips.keep(group, snapshot)
-    attending.look(group, row, limits)
-    if row.pk % PRUNE_EVERY == 0:
-        attending.prune(group, snapshot.at_ms)
-        group.samples.filter(at_ms__lt=snapshot.at_ms - SAMPLES_KEPT_MS).delete()
 
 
 def _rate(before: Sample | None, at_ms: int, applied_total: int | None) -> float | None:
@@ -78,41 +144,3 @@ def _rate(before: Sample | None, at_ms: int, applied_total: int | None) -> float
         return None
     applied = applied_total - before.applied_total
     return applied * 1000 / (at_ms - before.at_ms) if applied >= 0 else None
-
-
-def trim() -> int:
-    """Drops events that every group of their stream has committed; how many entries went."""
-    groups = list(Group.objects.all())
-    dropped = 0
-    for stream, partitions in sorted({(g.stream, g.partitions) for g in groups}):
-        known = {g.name: g.values for g in groups if g.stream == stream}
-        try:
-            dropped += _trim(stream, partitions, known)
-        except (InvalidInput, StoreUnavailable) as error:
-            live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
-            log.error("stream=%s not trimmed: %s", stream, error)
-        except Exception:  # the top of a loop
-            log.exception("stream=%s not trimmed", stream)
-    return dropped
-
-
-def _trim(stream: str, partitions: int, known: Mapping[str, GroupSettings]) -> int:
-    history = live_groups.history()  # read first: whoever trims later finds it changed
-    in_redis = live_groups.readers(stream)
-    readers = trimming.readers({name: of.trimming for name, of in known.items()}, in_redis)
-    all_partitions = [Partition(stream, number) for number in range(partitions)]
-    committed = (live_groups.committed(name, all_partitions) for name in readers)
-    kept = trimming.kept([*known.values(), *_wishes(in_redis - known.keys())])
-    return live_groups.trim_entries(stream, trimming.lowest(committed), history, kept)
-
-
-def _wishes(founded: Iterable[str]) -> Iterator[GroupSettings]:
-    """Of groups that no dashboard has taken over."""
-    for name in founded:
-        try:
-            settings, _ = live_groups.stored_settings(name)
-        except (InvalidInput, ValueError) as error:  # its offsets count all the same
-            log.error("settings of group=%s cannot be read: %s", name, error)
-            continue
-        if settings is not None:
-            yield settings

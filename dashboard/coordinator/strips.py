@@ -1,6 +1,6 @@
 """Keeps a group's map as a strip, with each sample: what lists draw without waiting for Redis."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,11 +11,36 @@ from dashboard.models import Group, MapStrip
 from dashboard.records.queries import colours
 from dashboard.records.strips import CONFLICT, GAP, UNKNOWN
 
+KNOWN_MAX = 10_000  # sets of members of which this process has the hues
+_known: dict[Hashable, Mapping[str, int]] = {}
 
-def keep(group: Group, snapshot: LiveSnapshot) -> None:
-    hues = colours.of_group(group.pk, snapshot.members)
-    now = {"at_ms": snapshot.at_ms, "cells": strip(snapshot.partitions, hues)}
-    MapStrip.objects.update_or_create(group=group, defaults=now)
+
+def of(seen: Iterable[tuple[Group, LiveSnapshot]]) -> list[MapStrip]:
+    return [_row(group, snapshot) for group, snapshot in seen]
+
+
+def keep(rows: Sequence[MapStrip]) -> None:
+    MapStrip.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["group"], update_fields=["at_ms", "cells"]
+    )
+
+
+def _row(group: Group, snapshot: LiveSnapshot) -> MapStrip:
+    return MapStrip(
+        group=group, at_ms=snapshot.at_ms, cells=strip(snapshot.partitions, _hues(group, snapshot))
+    )
+
+
+def _hues(group: Group, snapshot: LiveSnapshot) -> Mapping[str, int]:
+    """As long as the same members are there they have the same hues."""
+    there = tuple((member.id, member.joined_at_ms) for member in snapshot.members)
+    key = group.pk, group.name, there, tuple(snapshot.partitions.names)
+    if key not in _known:
+        while len(_known) >= KNOWN_MAX:
+            _known.pop(next(iter(_known)))
+        is_dealt = there or snapshot.numbers.owned
+        _known[key] = colours.of_group(group.pk, snapshot.members) if is_dealt else {}
+    return _known[key]
 
 
 def strip(found: Cells, hues: Mapping[str, int]) -> str:

@@ -64,6 +64,7 @@ def anchor() -> int:
     return int(chain.anchor())
 
 
-sample, trim = _task(coordinator.sample), _task(coordinator.trim)
+sample_due, trim_due = _task(coordinator.sample_due), _task(coordinator.trim_due)
 keep_history = _task(coordinator.keep_history)
+retain = _task(coordinator.retain)
 deliver_webhooks = _task(queue.deliver_webhooks)

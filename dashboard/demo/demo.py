@@ -45,6 +45,7 @@ class Demo:
             raise
         self.status_file = options.data / "status.json"
         self.status_file.unlink(missing_ok=True)
+        self.environment: dict[str, str] = {}  # of every process besides what Parts says
         self.addresses = {"public_url": options.url}  # for commands in a second terminal
         self._consumers: list[Process] = []
         self._ends_seen: dict[tuple[str, int], int] = {}
@@ -59,10 +60,11 @@ class Demo:
         for name, address in self.addresses.items():
             write_private(self.options.data / name, f"{address}\n")
         self.parts = Parts(self.options, url)
+        self.parts.environment |= self.environment
         self.say("database: migrating")
         self.parts.prepare()
-        self.tree.start(self.parts.web())
-        self.tree.start(self.parts.worker())
+        for part in (*self.parts.webs(), *self.parts.workers()):
+            self.tree.start(part)
         self.tree.start(self.parts.beat())
         self.say(f"dashboard: {self.options.url}  {shown_login(self.options.data / 'login')}")
         if self.options.demo:

@@ -19,7 +19,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assignment.servers import OLDEST
@@ -103,6 +103,7 @@ class EmbeddedRedis:
         self, folder: Path | str, *, port: int | None = None, binary: Path | None = None
     ) -> None:
         self.folder = Path(folder)
+        self.more: Sequence[str] = ()  # lines of its configuration besides
         self.port = port
         self._port_is_fixed = port is not None
         self.binary = binary
@@ -244,6 +245,7 @@ class EmbeddedRedis:
                 "appendfsync everysec",
                 'save ""',
                 "maxmemory-policy noeviction",
+                *self.more,
                 "",
             )
         )

@@ -29,6 +29,7 @@ class Options:
     """`speed`: replayed seconds per second, 0 = as fast as it goes. `check`: nothing is trimmed.
 
     `stateful` False: a partition that moves is restored by its new owner after the acquire.
+    `webs` behind the one `port`; `database_url` "": what the environment says, else SQLite.
     """
 
     data: Path
@@ -43,6 +44,9 @@ class Options:
     check: bool = False
     pipeline: tuple[str, ...] = FLIGHTS  # the consumers' command
     consumer_mib: int = CONSUMER_MIB  # of memory for each
+    webs: int = 1
+    workers: int = 1
+    database_url: str = ""
 
     @property
     def url(self) -> str:

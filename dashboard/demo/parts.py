@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from assignment.rights import has_login, with_token_file, without_login
-from dashboard.demo.embedded_redis import EmbeddedRedis, RedisNotStarted, external_url
+from dashboard.demo.embedded_redis import (
+    EmbeddedRedis,
+    RedisNotStarted,
+    external_url,
+    free_port,
+)
 from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, GROUP, PRODUCER_TOKEN, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
 
@@ -99,6 +104,8 @@ class Parts:
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
         }
+        if self.options.database_url:
+            self.environment["DATABASE_URL"] = self.options.database_url
 
     @property
     def snapshots(self) -> str:
@@ -117,30 +124,43 @@ class Parts:
             **more,
         )
 
-    def web(self) -> Process:
-        address = ("--host", "127.0.0.1", "--port", str(self.options.port))
-        options = (*address, "--no-access-log", "--no-proxy-headers")
+    def webs(self) -> list[Process]:
+        """All behind the one address, each with a port of its own where there are several."""
+        port = self.options.port
+        if self.options.webs == 1:
+            return [self.web()]
+        return [self.web(number, free_port(), port) for number in range(1, self.options.webs + 1)]
+
+    def web(self, number: int = 1, port: int = 0, shared_port: int = 0) -> Process:
+        """`port` 0: that of the options, with no other process."""
+        port = port or self.options.port
+        options = ("--host", "127.0.0.1", "--port", str(port))
+        shared = ("--shared-port", str(shared_port)) if shared_port else ()
         return self.process(
-            "web",
+            numbered("web", number),
             WEB,
             "dashboard.web",
-            *options,
+            *(*options, *shared, "--no-access-log", "--no-proxy-headers"),
             "--timeout-graceful-shutdown",
             "3",
-            is_ready=lambda: answers(self.options.port, "/healthz"),
-            is_healthy=lambda: answers(self.options.port, "/healthz"),
+            is_ready=lambda: answers(port, "/healthz"),
+            is_healthy=lambda: answers(port, "/healthz"),
         )
 
-    def worker(self) -> Process:
+    def workers(self) -> list[Process]:
+        return [self.worker(number) for number in range(1, self.options.workers + 1)]
+
+    def worker(self, number: int = 1) -> Process:
+        name = numbered("worker", number)
         options = ("--concurrency", str(WORKERS), "--loglevel", "INFO")
         return self.process(
-            "worker",
+            name,
             WORKER,
             "celery",
             "-A",
             "dashboard.celery",
             "worker",
-            *options,
+            *("--hostname", f"{name}@%h", *options),
             is_healthy=lambda: self.lives("worker"),
         )
 
@@ -297,6 +317,16 @@ class Parts:
             *(() if options.stateful else ("--stateless",)),
             *(("--check",) if options.check else ()),
         )
+
+
+def numbered(name: str, number: int) -> str:
+    """The first is called as if it were the only one."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+def kind_of(name: str) -> str:
+    """Of a part that was numbered."""
+    return name.partition("-")[0]
 
 
 def redis_server(data: Path) -> EmbeddedRedis | None:

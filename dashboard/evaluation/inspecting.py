@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from assignment.scripts.lock_events import LockEvent, read_event
+from assignment.servers import is_cluster
 from assignment.types import START, HeldState, Offset, Partition
 from assignment.wire import (
     ChangelogEntry,
@@ -23,7 +24,7 @@ from assignment.wire import (
     parse_target,
 )
 from dashboard.evaluation.judge import Appended, Content
-from dashboard.live.connection import client_of, reaching_redis
+from dashboard.live.connection import client_of, reaching_redis, sync_client
 
 ENTRIES_AT_ONCE = 1_000
 FIRST_ENTRY = "0-0"
@@ -51,7 +52,7 @@ class Server:
         self.address = urlsplit(url)
         self.keys, self.stream = GroupKeys(group), StreamKeys(stream)
         self.partitions = [Partition(stream, number) for number in range(partitions)]
-        self.client = client_of(url)
+        self.client = sync_client() if is_cluster(url) else client_of(url)  # of the settings, that
 
     def close(self) -> None:
         self.client.close()

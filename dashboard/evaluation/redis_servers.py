@@ -141,6 +141,11 @@ class Postgres:
     def url(self) -> str:
         return str(self.server.get_uri())
 
+    @property
+    def pid(self) -> int:
+        """Of the process whose children serve the connections."""
+        return int(self.server.get_pid())
+
     def stop(self) -> None:
         """Like a crash: no connection is waited for."""
         subprocess.run(

@@ -335,13 +335,13 @@ class Look:
 
 def is_starting(looks: list[Look], since_ms: int, longest_ms: int) -> bool:
     """`looks`: all since `since_ms`, oldest first, the present one last. A start begins when there
-    is a first member, or when the group is looked at again after a while; it ends when every
+    is a first member, or when members are looked at again after a while; it ends when every
     partition has an owner, and counts for `longest_ms` at most.
     """
     before_ms, began_ms = since_ms, None
     for n, look in enumerate(looks):
         is_first = n > 0 and look.members > 0 and looks[n - 1].members == 0
-        if is_first or look.at_ms - before_ms > UNKNOWN_MS:
+        if is_first or (look.members > 0 and look.at_ms - before_ms > UNKNOWN_MS):
             began_ms = look.at_ms
         if look.is_whole and look.members > 0:
             began_ms = None

@@ -1,14 +1,15 @@
 """Many small script calls, one trip: those within some milliseconds share a pipeline (backend.md).
+The fewer there are the longer they are gathered, for a trip costs as much CPU as many calls.
 
-One Batch per event loop. Bounded: what does not fit is refused, so that a slow Redis cannot fill
-the memory.
+One Batch per event loop and server. Bounded: what does not fit is refused, so that a slow Redis
+cannot fill the memory.
 """
 
 import asyncio
 import math
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from hiredis import pack_command
@@ -25,13 +26,25 @@ from dashboard.live.connection import (
 )
 from dashboard.live.scripts import Script
 
-GATHER_S = 0.004  # a trip costs as much CPU as ten calls; a heartbeat has seconds
+GATHER_S = 0.004  # who is alone waits so long for others
+ENOUGH = 20  # calls by which a trip is paid for: it costs as much CPU as ten
+GATHERED_MAX = 6  # times GATHER_S, a tenth of what a heartbeat may take
 CALLS_MAX = 500  # of one pipeline: its answers come within some tens of milliseconds
 JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, which come behind it
 JOINS_WAITING_MAX = 2_000  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 Answer = asyncio.Future[tuple[Any, int]]
+
+
+class Counted(NamedTuple):
+    """`requests` to be counted in Redis under `name`, for a second."""
+
+    name: str
+    requests: int
+
+
+NOT_COUNTED = Counted("", 0)
 
 
 class Overloaded(StoreUnavailable):
@@ -47,39 +60,44 @@ class Call:
     script: Script
     group: str
     arguments: Arguments
-    counter: str  # what this call counts against, "" for nothing
+    counted: Counted
     answer: Answer
+    asked_s: float  # as the loop counts
+    url: str  # as Batch's
 
 
 class Batch:
     """Whoever is a member comes first: of those that wait to join some go with each trip, where
-    the others leave room.
+    the others leave room. `url`: of its server, where that is not the only one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "") -> None:
+        self._url = url
         self._waiting: deque[Call] = deque()
         self._joins: deque[Call] = deque()
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.TimerHandle | None = None  # one for all: a heartbeat is cheap
+        self.lag_s = 0.0  # of the last trip: until the first of its calls was answered
 
     async def call(
         self,
         script: Script,
         group: str,
         arguments: Arguments,
-        counter: str = "",
+        counted: Counted = NOT_COUNTED,
         joins: bool = False,
     ) -> tuple[Any, int]:
-        """The script's answer; how often `counter` was counted this second, by all processes.
-        `joins`: whoever asks is no member yet. Raises StoreUnavailable, NotInTime and Overloaded
-        among it.
+        """The script's answer; what all processes have counted under that name, 0 when this call
+        counted nothing. `joins`: whoever asks is no member yet. Raises StoreUnavailable, NotInTime
+        and Overloaded among it.
         """
         waiting, most = (self._joins, JOINS_WAITING_MAX) if joins else (self._waiting, WAITING_MAX)
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
-        call = Call(script, group, arguments, counter, loop.create_future())
+        made = loop.create_future()
+        call = Call(script, group, arguments, counted, made, loop.time(), self._url)
         waiting.append(call)
         self._limit(call.answer)
         if self._running is None:
@@ -108,14 +126,21 @@ class Batch:
     async def _run(self) -> None:
         try:
             while self._waiting or self._joins:
-                await asyncio.sleep(GATHER_S)
+                await self._gather()
                 calls = _taken(self._waiting, CALLS_MAX)
                 calls += _taken(self._joins, min(JOINS_AT_ONCE, CALLS_MAX - len(calls)))
                 # Whoever gave up asks again: what is old must not come after what is new.
                 if asked := [call for call in calls if not call.answer.done()]:
                     await _carry_out(asked)
+                    self.lag_s = asyncio.get_running_loop().time() - asked[0].asked_s
         finally:
             self._running = None
+
+    async def _gather(self) -> None:
+        for _ in range(GATHERED_MAX):
+            await asyncio.sleep(GATHER_S)
+            if not 1 < len(self._waiting) + len(self._joins) < ENOUGH:
+                return
 
 
 def _taken(waiting: deque[Call], most: int) -> list[Call]:
@@ -127,7 +152,7 @@ async def _carry_out(calls: list[Call]) -> None:
         answers, counts = await _send(calls)
         again = [i for i, a in enumerate(answers) if isinstance(a, redis.exceptions.NoScriptError)]
         if again:
-            await _load({calls[i].script for i in again})
+            await _load({calls[i].script for i in again}, calls[0].url)
             repeated, _ = await _send([calls[i] for i in again], count=False)
             for i, answer in zip(again, repeated, strict=True):
                 answers[i] = answer
@@ -137,31 +162,34 @@ async def _carry_out(calls: list[Call]) -> None:
         if call.answer.done():  # whoever asked has gone
             continue
         if isinstance(answer, Exception):
-            call.answer.set_exception(_as_unavailable(call.group, answer))
+            call.answer.set_exception(_as_unavailable(call, answer))
         else:
-            call.answer.set_result((answer, counts.get(call.counter, 0)))
+            call.answer.set_result((answer, counts.get(call.counted.name, 0)))
 
 
 async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[str, int]]:
     commands: list[tuple[Any, ...]] = [
-        ("EVALSHA", call.script.sha, 1, GroupKeys(call.group).meta, *call.arguments)
+        ("EVALSHA", call.script.sha, 2, *GroupKeys(call.group).of_script, *call.arguments)
         for call in calls
     ]
-    counters = Counter(call.counter for call in calls if count and call.counter)
-    for name, times in counters.items():
-        commands += [("INCRBY", name, times), ("PEXPIRE", name, RATE_WINDOW_MS)]
-    with reaching_redis():
-        answers = await _exchanged(commands)
+    counters = Counter[str]()
+    for name, requests in [call.counted for call in calls if count and call.counted.requests]:
+        counters[name] += requests
+    for name, requests in counters.items():
+        commands += [("INCRBY", name, requests), ("PEXPIRE", name, RATE_WINDOW_MS)]
+    url = calls[0].url
+    with reaching_redis(url):
+        answers = await _exchanged(commands, url)
     counts = zip(counters, answers[len(calls) :: 2], strict=True)
     known = {name: value for name, value in counts if isinstance(value, int)}
     return answers[: len(calls)], known
 
 
-async def _exchanged(commands: list[tuple[Any, ...]]) -> list[Any]:
+async def _exchanged(commands: list[tuple[Any, ...]], url: str) -> list[Any]:
     """The answers, errors among them. One write, one deadline for all; packed by hiredis, since the
     client's own pipeline costs as much CPU again as everything else in a heartbeat.
     """
-    pool = async_client().connection_pool
+    pool = async_client(url).connection_pool
     connection = await pool.get_connection()
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -182,17 +210,17 @@ async def _answer_of(connection: Any) -> Any:
         return error
 
 
-async def _load(scripts: set[Script]) -> None:
-    with reaching_redis():
+async def _load(scripts: set[Script], url: str) -> None:
+    with reaching_redis(url):
         for script in scripts:
-            await async_client().script_load(script.text)
+            await async_client(url).script_load(script.text)
 
 
-def _as_unavailable(group: str, error: Exception) -> Exception:
+def _as_unavailable(call: Call, error: Exception) -> Exception:
     try:
-        with reaching_redis():
+        with reaching_redis(call.url):
             raise error
     except redis.ResponseError as refused:  # a script fails over what the group's keys hold
-        return GroupDamaged(group, refused)
+        return GroupDamaged(call.group, refused)
     except Exception as translated:  # the same error, or StoreUnavailable instead of it
         return translated

@@ -11,7 +11,7 @@ from assignment.scripts.values import Call
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import StoreUnavailable, sync_client
-from dashboard.live.scripts import run, script
+from dashboard.live.scripts import run, run_each
 
 T = TypeVar("T")
 COUNTED_AT_ONCE = 1_000  # partitions, so that Redis answers others in between
@@ -64,11 +64,13 @@ def replay(
 
 def make_room(letters: Mapping[Partition, int]) -> None:
     """For so many of each to be committed, also when no event comes. Raises StoreUnavailable."""
-    pipe, text = sync_client().pipeline(transaction=False), script("make_room").text
-    for partition, count in letters.items():
-        key = StreamKeys(partition.stream).entries(partition.number)
-        pipe.eval(text, 1, key, str(count))
-    pipe.execute()
+    run_each(
+        "make_room",
+        [
+            ([StreamKeys(partition.stream).entries(partition.number)], [str(count)])
+            for partition, count in letters.items()
+        ],
+    )
 
 
 def _named(stream: str, letters: Sequence[LetterId]) -> list[tuple[Partition, Offset]]:

@@ -4,23 +4,33 @@ A glance is few commands a group, all groups in one pipeline, packed by hiredis:
 costs four times as much. It writes nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import redis
-from django.conf import settings
 from hiredis import pack_command
 
 from assignment.coordinator.resting import Glance, Rest
 from assignment.scripts.glance import COUNTED, applied_of, counted_of, run_id_of
 from assignment.wire import GroupKeys
-from dashboard.live.connection import ms_of, reaching_redis, sync_client
+from dashboard.live.connection import (
+    StoreUnavailable,
+    client_at,
+    ms_of,
+    own_key,
+    reaching_redis,
+    sync_client,
+)
+from dashboard.live.deadline import within
+from dashboard.live.nodes import cluster
 
 AT_ONCE = 500  # groups whose commands are on their way
 
 PACKED_MAX = 50_000  # commands, of some hundred bytes each
 
+log = logging.getLogger(__name__)
 Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
 
 
@@ -45,25 +55,59 @@ def forget(groups: Collection[str]) -> None:
 
 
 def _key() -> str:
-    """No group's: its members may not write there."""
-    return f"{settings.REDIS_PREFIX}:rests"
+    return own_key("rests")
 
 
 def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:
     """Without groups of which Redis holds something else. Raises StoreUnavailable."""
     found: dict[str, Glance] = {}
-    if not rests:
-        return found
-    with _Connection() as connection:
-        names = list(rests)
-        for first in range(0, len(names), AT_ONCE):
-            some = names[first : first + AT_ONCE]
-            asked = [_commands(name, rests[name]) for name in some]
-            answers, of_server = connection.exchanged(asked)
-            for name, of_group in zip(some, answers, strict=True):
-                if not any(isinstance(answer, redis.RedisError) for answer in of_group):
-                    found[name] = _glance(rests[name], of_group, of_server)
+    for client, names in _by_server(rests).items():
+        with _Connection(client) as connection:
+            for first in range(0, len(names), AT_ONCE):
+                some = names[first : first + AT_ONCE]
+                asked = [_commands(name, rests[name]) for name in some]
+                answers, of_server = connection.exchanged(asked)
+                for name, of_group in zip(some, answers, strict=True):
+                    if not any(isinstance(answer, redis.RedisError) for answer in of_group):
+                        found[name] = _glance(rests[name], of_group, of_server)
     return found
+
+
+def away(groups: Iterable[str]) -> frozenset[str]:
+    """Those whose node does not answer now: the groups of others do not wait for them. None where
+    there is one Redis for all.
+    """
+    if cluster() is None:
+        return frozenset()
+    names = list(groups)
+    found, missing = _of_nodes(names)
+    for client, some in found.items():
+        try:
+            with within():
+                client.ping()
+        except StoreUnavailable as error:
+            log.warning("%d groups wait for a node: %s", len(some), error)
+            missing += some
+    return frozenset(missing)
+
+
+def _by_server(groups: Collection[str]) -> dict[Any, list[str]]:
+    """Client -> those that it reaches."""
+    if cluster() is None:
+        return {sync_client(): list(groups)} if groups else {}
+    return _of_nodes(groups)[0]
+
+
+def _of_nodes(groups: Iterable[str]) -> tuple[dict[Any, list[str]], list[str]]:
+    """And those whose slot no node has."""
+    found: dict[Any, list[str]] = {}
+    missing: list[str] = []
+    for name in groups:
+        try:
+            found.setdefault(client_at(GroupKeys(name).meta), []).append(name)
+        except StoreUnavailable:
+            missing.append(name)
+    return found, missing
 
 
 _OF_SERVER: tuple[Command, ...] = (("INFO", "server"), ("INFO", "replication"), ("TIME",))
@@ -110,11 +154,13 @@ class _OfServer(NamedTuple):
 
 
 class _Connection:
-    """One of the pool's, for packed commands."""
+    """One of a client's pool, for packed commands."""
+
+    def __init__(self, client: Any) -> None:
+        self._pool, self._url = client.connection_pool, client.url
 
     def __enter__(self) -> "_Connection":
-        self._pool = sync_client().connection_pool
-        with reaching_redis():
+        with reaching_redis(self._url):
             self._connection = self._pool.get_connection()
         return self
 
@@ -125,7 +171,7 @@ class _Connection:
 
     def exchanged(self, asked: Sequence[Sequence[Command]]) -> tuple[list[list[Any]], _OfServer]:
         """The answers to each, errors among them; and the moment after them."""
-        with reaching_redis():
+        with reaching_redis(self._url):
             packed = b"".join(_packed(one) for some in (*asked, _OF_SERVER) for one in some)
             self._connection.send_packed_command([packed], check_health=False)
             answers = [[self._answer() for _ in some] for some in asked]

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import redis
-from django.conf import settings as django_settings
 
 from assignment.bounds import whole_of
 from assignment.coordinator.facts import Hint, Lifted
@@ -20,14 +20,16 @@ from assignment.coordinator.reading import ticked
 from assignment.coordinator.trimming import Kept
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
+from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, read_group
 from assignment.scripts.lock_events import LockEvent, check_event, read_event
-from assignment.scripts.rows import each
+from assignment.scripts.rows import Applied, AppliedRows, Offsets, each
+from assignment.scripts.values import columns_of, pairs_of
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
-from dashboard.live.connection import GroupDamaged, ms_of, sync_client
+from dashboard.live.connection import GroupDamaged, client_at, clients, ms_of, own_key, sync_client
 from dashboard.live.queue import last_ticker
-from dashboard.live.scripts import run, script
+from dashboard.live.scripts import run, run_each, try_each
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
@@ -57,8 +59,10 @@ def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
         raise GroupDamaged(group, error) from error
 
 
-def redis_now_ms() -> int:
-    return ms_of(*sync_client().time())
+def redis_now_ms(group: str = "") -> int:
+    """By the clock of the server that has the group; "": that has what is the dashboard's own."""
+    key = GroupKeys(group).meta if group else own_key("ticker")
+    return ms_of(*client_at(key).time())
 
 
 def stored_settings(group: str) -> tuple[GroupSettings | None, int]:
@@ -70,6 +74,15 @@ def stored_settings(group: str) -> tuple[GroupSettings | None, int]:
 def founded() -> list[str]:
     """Groups that their agents made, whether or not a dashboard has them."""
     return sorted(name.decode() for name in sync_client().smembers(GROUP_INDEX))
+
+
+def note_flapping(group: str, found: str) -> None:
+    """`found`: who or what goes back and forth; "": nothing does."""
+    key, client = GroupKeys(group).meta, sync_client()
+    if found and client.exists(key):
+        client.hset(key, "flapping", found)
+    elif not found:
+        client.hdel(key, "flapping")
 
 
 class Founded(NamedTuple):
@@ -92,6 +105,41 @@ def look_at(groups: Sequence[str]) -> list[Founded]:
         for name, text, members in texts
         if text is not None
     ]
+
+
+class Advance(NamedTuple):
+    """How far the work on a group's partitions is."""
+
+    offsets: Mapping[Partition, Offset]
+    applied: Mapping[Partition, Applied]
+    snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
+
+
+class StoredAdvance(NamedTuple):
+    """As it lies in Redis: names and values of the three hashes."""
+
+    offsets: tuple[bytes, ...]
+    applied: tuple[bytes, ...]
+    snapshots: tuple[bytes, ...]
+
+    def read(self) -> Advance:
+        """Raises one of UNREADABLE."""
+        return Advance(
+            Offsets.parse(columns_of(self.offsets)),
+            AppliedRows.parse(columns_of(self.applied)),
+            {Partition.parse(p): read_snapshots(v) for p, v in pairs_of(self.snapshots)},
+        )
+
+
+def advanced(groups: Sequence[str]) -> list[StoredAdvance]:
+    """In their order; one round trip for all."""
+    pipe = sync_client().pipeline(transaction=False)
+    for name in groups:
+        keys = GroupKeys(name)
+        for key in (keys.offsets, keys.applied, keys.snapshots):
+            pipe.hgetall(key)
+    found = [tuple(chain.from_iterable(rows.items())) for rows in pipe.execute()]
+    return [StoredAdvance(*found[first : first + 3]) for first in range(0, len(found), 3)]
 
 
 # --- what happened --------------------------------------------------------------------------------
@@ -124,7 +172,7 @@ def _event(so_far: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> Loc
 def counted(group: str) -> Counted:
     names = ("incarnation", "group_epoch", "event_seq")
     numbers = sync_client().hmget(GroupKeys(group).meta, *names)
-    return Counted(redis_now_ms(), *(whole_of(number or 0) for number in numbers))
+    return Counted(redis_now_ms(group), *(whole_of(number or 0) for number in numbers))
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
@@ -137,7 +185,7 @@ def trim_events(group: str, stored: str, kept: int) -> None:
 def hints(group: str) -> list[Hint]:
     """The newest hints that `control` keeps, oldest first."""
     entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
-    now_ms = redis_now_ms()
+    now_ms = redis_now_ms(group)
     stored = {entry_id.decode(): fields for entry_id, fields in reversed(entries)}
     found, _ = each(stored.items(), _hint)  # others are of another version, or of no script
     return [replace(hint, at_ms=reached(hint.at_ms, now_ms)) for hint in found.values()]
@@ -201,8 +249,7 @@ def note_groups(groups: Mapping[str, int]) -> None:
 
 
 def _index() -> str:
-    """No stream has such a key, whatever its name."""
-    return f"{django_settings.REDIS_PREFIX}:known_groups"
+    return own_key("known_groups")
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -221,56 +268,78 @@ def make_stream(stream: str, partitions: int, group: str) -> int:
 
 def readers(stream: str) -> frozenset[str]:
     """Groups that read the stream."""
-    return frozenset(name.decode() for name in sync_client().smembers(StreamKeys(stream).groups))
+    return readers_of([stream])[0]
 
 
-def committed(group: str, partitions: Sequence[Partition]) -> list[str]:
-    """Committed offsets in their order; 0-0 where there is none yet."""
-    values = sync_client().hmget(GroupKeys(group).offsets, [str(p) for p in partitions])
-    return [FIRST_ENTRY if v is None else v.decode() for v in values]
+def readers_of(streams: Sequence[str]) -> list[frozenset[str]]:
+    """As `readers`, in their order; one round trip for all."""
+    pipe = sync_client().pipeline(transaction=False)
+    for stream in streams:
+        pipe.smembers(StreamKeys(stream).groups)
+    return [frozenset(name.decode() for name in names) for names in pipe.execute()]
+
+
+def committed(group: str, partition: Partition) -> str:
+    """0-0 where there is none yet."""
+    value = sync_client().hget(GroupKeys(group).offsets, str(partition))
+    return FIRST_ENTRY if value is None else value.decode()
+
+
+def committed_of(groups: Iterable[tuple[str, str, int]]) -> list[list[str]]:
+    """As `committed`, of a group's partitions 0 to n - 1, in their order; one round trip for all.
+    `groups`: name, stream and n of each.
+    """
+    pipe = sync_client().pipeline(transaction=False)
+    for group, stream, partitions in groups:
+        names = [f"{stream}:{number}" for number in range(partitions)]
+        pipe.hmget(GroupKeys(group).offsets, names)
+    return [[FIRST_ENTRY if v is None else v.decode() for v in row] for row in pipe.execute()]
 
 
 def lift_streams(
     offsets: Mapping[Partition, Offset], restored: Mapping[Partition, Offset]
 ) -> dict[Partition, Lifted]:
     """Ids of entries go on above `offsets`; what lies at or below `restored` came too early."""
-    text = script("lift").text
-    pipe = sync_client().pipeline()
-    for partition, offset in offsets.items():
-        of, number = StreamKeys(partition.stream), partition.number
-        keys = (of.entries(number), of.producers(number))
-        pipe.eval(text, 2, *keys, str(offset), str(restored.get(partition, START)))
-    answers = pipe.execute()
+    answers = run_each(
+        "lift",
+        [
+            (_counted_keys(partition), [str(offset), str(restored.get(partition, START))])
+            for partition, offset in offsets.items()
+        ],
+    )
     found = (Lifted(int(early), int(events) if events else None) for early, events in answers)
     return dict(zip(offsets, found, strict=True))
 
 
+def _counted_keys(of: Partition) -> tuple[str, str]:
+    keys = StreamKeys(of.stream)
+    return keys.entries(of.number), keys.producers(of.number)
+
+
 def last_ids(partitions: Iterable[Partition]) -> dict[Partition, Offset]:
     """The highest id that each stream ever gave; none of those that are not there."""
-    asked, text = list(partitions), script("appended").text
-    pipe = sync_client().pipeline()
-    for of in asked:
-        keys = StreamKeys(of.stream)
-        pipe.eval(text, 2, keys.entries(of.number), keys.producers(of.number), str(START))
-    answers = zip(asked, pipe.execute(raise_on_error=False), strict=True)
-    found = {of: raw[4] for of, raw in answers if not isinstance(raw, redis.RedisError)}
+    asked = list(partitions)
+    answers = try_each("appended", [(_counted_keys(of), [str(START)]) for of in asked])
+    of_each = zip(asked, answers, strict=True)
+    found = {of: raw[4] for of, raw in of_each if not isinstance(raw, redis.RedisError)}
     return {of: Offset.parse(last.decode()) for of, last in found.items() if last}
 
 
-def history() -> str:
-    """Whose data are read: after a failover, or a restart, it is another."""
-    return str(sync_client().info("replication")["master_replid"])
+def histories() -> dict[str, str]:
+    """Server -> whose data it has: after a failover, or a restart, they are another's."""
+    return {one.url: str(one.info("replication")["master_replid"]) for one in clients()}
 
 
-def trim_entries(stream: str, lowest: Mapping[int, Offset], read_from: str, kept: Kept) -> int:
+def trim_entries(
+    stream: str, lowest: Mapping[int, Offset], read_from: Mapping[str, str], kept: Kept
+) -> int:
     """Drops entries below the offsets, which all groups reached, but not what is to be kept; how
-    many went. None if this is not the history that was `read_from`.
+    many went. None of a server whose history is not the one that was `read_from`.
     """
-    keys, trim = StreamKeys(stream), script("trim")
+    keys, calls = StreamKeys(stream), []
     since_ms = str(max(0, redis_now_ms() - kept.ms))
-    pipe = sync_client().pipeline()
-    pipe.script_load(trim.text)
     for number, offset in lowest.items():
         of = keys.entries(number), keys.index(number), keys.hold(number)
-        pipe.evalsha(trim.sha, 3, *of, str(offset), read_from, since_ms, kept.partition_bytes)
-    return sum(pipe.execute()[1:])
+        history = read_from.get(client_at(of[0]).url, "")
+        calls.append((of, [str(offset), history, since_ms, str(kept.partition_bytes)]))
+    return sum(run_each("trim", calls))

@@ -1,13 +1,19 @@
 """What /readyz asks of Redis, and the signs of life that Celery's processes leave there."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from django.conf import settings
-
-from assignment.servers import OLDEST
-from dashboard.live.connection import ms_of, sync_client
+from assignment.servers import OLDEST, shown
+from dashboard.live.connection import (
+    StoreUnavailable,
+    client_at,
+    clients,
+    ms_of,
+    own_key,
+    sync_client,
+)
 from dashboard.live.queue import living_of, tickers_key
 
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
@@ -31,17 +37,23 @@ class RedisHealth:
     tickers: int = 0  # that live: a worker has one beside it
     differing_groups: int = 0  # whose log of the locks did not tell what Redis held, in a day
     differing_named: tuple[str, ...] = ()  # the first of them
-    clients: int = 0  # connections that it has now
+    clients: int = 0  # connections that it has now; of a cluster the node that is fullest
     clients_max: int | None = None  # None: it does not tell
+    away: tuple[str, ...] = ()  # nodes of a cluster that do not answer, as host:port
 
     @property
     def is_almost_full(self) -> bool:
         """Whoever comes when it is full is refused: an agent with locks to renew, say."""
-        return self.clients_max is not None and self.clients >= ALMOST_FULL * self.clients_max
+        return self.clients_max is not None and is_almost_full(self.clients, self.clients_max)
 
     @property
     def is_new_enough(self) -> bool:
-        return tuple(int(part) for part in self.version.split(".")[:2]) >= OLDEST
+        return _version(self.version) >= OLDEST
+
+
+def is_almost_full(used: int, most: int) -> bool:
+    """Of a server's connections."""
+    return used >= ALMOST_FULL * most
 
 
 class Sign(StrEnum):
@@ -54,32 +66,35 @@ class Sign(StrEnum):
     TICK = "tick"
 
 
-def _key(name: str) -> str:
-    return f"{settings.REDIS_PREFIX}:{name}"
-
-
 def sign_key(sign: Sign) -> str:
     """Of the moment when it was given last, ms by the clock of Redis."""
-    return _key(f"{sign}_ms")
+    return own_key(f"{sign}_ms")
 
 
 def stamp(sign: Sign) -> None:
-    sync_client().set(sign_key(sign), ms_of(*sync_client().time()))
+    key = sign_key(sign)
+    client_at(key).set(key, ms_of(*client_at(key).time()))
 
 
 def stamp_late(groups: int) -> None:
-    sync_client().set(_key(LATE), groups, px=LATE_SHOWN_MS)
+    sync_client().set(own_key(LATE), groups, px=LATE_SHOWN_MS)
 
 
 def stamp_tick(groups: int) -> None:
     """A round was done; so many groups there are in all."""
-    sync_client().set(_key(TICKED), groups)
+    sync_client().set(own_key(TICKED), groups)
     stamp(Sign.TICK)
 
 
 def note_look(group: str, *, is_well: bool) -> None:
     """What came of the last look at it."""
     _note(FAILING, group, is_well)
+
+
+def note_failing(groups: Collection[str]) -> None:
+    """None of them can be looked at."""
+    if groups:
+        sync_client().sadd(own_key(FAILING), *groups)
 
 
 def note_history(group: str, *, is_kept: bool) -> None:
@@ -89,24 +104,24 @@ def note_history(group: str, *, is_kept: bool) -> None:
 
 def _note(trouble: str, group: str, is_over: bool) -> None:
     change = sync_client().srem if is_over else sync_client().sadd
-    change(_key(trouble), group)
+    change(own_key(trouble), group)
 
 
 def failing() -> set[str]:
     """Groups at which the last look failed; also such as are gone meanwhile."""
-    return _named(sync_client().smembers(_key(FAILING)))
+    return _named(sync_client().smembers(own_key(FAILING)))
 
 
 def without_history() -> set[str]:
     """Groups whose events could not be stored the last time; also such as are gone meanwhile."""
-    return _named(sync_client().smembers(_key(NO_HISTORY)))
+    return _named(sync_client().smembers(own_key(NO_HISTORY)))
 
 
 def forget(groups: Collection[str]) -> None:
     """They are gone."""
     if groups:
         for trouble in (FAILING, NO_HISTORY):
-            sync_client().srem(_key(trouble), *groups)
+            sync_client().srem(own_key(trouble), *groups)
 
 
 def _named(names: Iterable[bytes]) -> set[str]:
@@ -116,23 +131,29 @@ def _named(names: Iterable[bytes]) -> set[str]:
 def note_difference(group: str) -> None:
     """The log of its locks did not tell what Redis held."""
     pipe = sync_client().pipeline()
-    pipe.sadd(_key(DIFFERING), group).pexpire(_key(DIFFERING), DIFFERING_SHOWN_MS)
+    pipe.sadd(own_key(DIFFERING), group).pexpire(own_key(DIFFERING), DIFFERING_SHOWN_MS)
     pipe.execute()
 
 
 def look() -> RedisHealth:
-    """One trip, with a write: a server that only answers is of no use. Raises StoreUnavailable."""
-    pipe = sync_client().pipeline()
-    pipe.set(_key("readyz"), 1, px=1_000)
+    """One trip, with a write: a server that only answers is of no use; of a cluster to the node
+    that has what is the dashboard's own, and one to each other. Raises StoreUnavailable.
+    """
+    here = client_at(own_key(LATE))
+    pipe = here.pipeline()
+    pipe.set(own_key("readyz"), 1, px=1_000)
     pipe.info("server").info("persistence").info("clients").time()
-    pipe.mget([_key(LATE), _key(TICKED), *map(sign_key, Sign)])
-    pipe.smembers(_key(DIFFERING)).sunion(_key(FAILING), _key(NO_HISTORY))
+    pipe.mget([own_key(LATE), own_key(TICKED), *map(sign_key, Sign)])
+    pipe.smembers(own_key(DIFFERING)).sunion(own_key(FAILING), own_key(NO_HISTORY))
     pipe.zrange(tickers_key(), 0, -1, withscores=True)
-    _, server, persistence, clients, now, signs, differing, failing, tickers = pipe.execute()
+    _, server, persistence, connected, now, signs, differing, failing, tickers = pipe.execute()
     now_ms, (late, ticked, *stamps) = ms_of(*now), signs
+    others, away = _others(here)
+    nodes = [(server, persistence, connected), *others]
+    fullest = max((of_clients for *_, of_clients in nodes), key=_fullness)
     return RedisHealth(
-        version=str(server["redis_version"]),
-        appendonly=bool(persistence.get("aof_enabled")),
+        version=min((str(one["redis_version"]) for one, *_ in nodes), key=_version),
+        appendonly=all(one.get("aof_enabled") for _, one, _ in nodes),
         ages_ms={
             str(sign): now_ms - int(at_ms) if at_ms else None
             for sign, at_ms in zip(Sign, stamps, strict=True)
@@ -144,9 +165,33 @@ def look() -> RedisHealth:
         tickers=len(living_of(now_ms, tickers)),
         differing_groups=len(differing),
         differing_named=_first(differing),
-        clients=int(clients["connected_clients"]),
-        clients_max=int(clients["maxclients"]) if "maxclients" in clients else None,
+        clients=int(fullest["connected_clients"]),
+        clients_max=int(fullest["maxclients"]) if "maxclients" in fullest else None,
+        away=away,
     )
+
+
+def _others(here: Any) -> tuple[list[list[Any]], tuple[str, ...]]:
+    """What the other nodes of a cluster say of themselves, and which do not answer."""
+    found: list[list[Any]] = []
+    away: list[str] = []
+    for client in clients():
+        if client.url == here.url:
+            continue
+        try:
+            pipe = client.pipeline().info("server").info("persistence").info("clients")
+            found.append(pipe.execute())
+        except StoreUnavailable:
+            away.append(shown(client.url))
+    return found, tuple(away)
+
+
+def _fullness(of_clients: Mapping[str, Any]) -> float:
+    return int(of_clients["connected_clients"]) / int(of_clients.get("maxclients", 0) or 1e9)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
 
 
 def _first(names: Iterable[bytes]) -> tuple[str, ...]:

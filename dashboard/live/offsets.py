@@ -7,7 +7,7 @@ import redis
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live import decoded, events
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import client_at, sync_client
 
 COUNTED_MAX = 1_000  # entries that are read one by one: as many as lie between two index points
 HOLD_MS = 600_000  # longer than a process stands still that read offsets and then trims by them
@@ -25,7 +25,7 @@ def hold(partition: Partition, offset: Offset) -> None:
         pipe.multi()
         pipe.set(key, str(held), px=HOLD_MS)
 
-    sync_client().transaction(lower, key)
+    client_at(key).transaction(lower, key)
 
 
 def events_between(partition: Partition, low: Offset, high: Offset) -> int | None:

@@ -1,6 +1,7 @@
 """Connections that lead to a primary: the dashboard's, its channel layer's, its broker's.
 
-Each asks at its beginning whom it has reached, and takes no replica. When one server answers that
+Each asks at its beginning whom it has reached, and takes no replica; a node of a cluster only where
+one is named. When one server answers that
 it is no primary any more, every connection of this process is made anew before it is used again,
 and the name resolved with it. To the libraries above it is a lost connection, which they survive.
 """
@@ -14,6 +15,7 @@ import redis.asyncio
 from channels_redis.pubsub import RedisPubSubChannelLayer
 from django.conf import settings
 from kombu.transport import redis as broker
+from redis.exceptions import AskError, TryAgainError
 
 from assignment.errors import Trouble, trouble_of, why_not_usable
 
@@ -24,6 +26,7 @@ class _Following:
     """What both kinds have in common."""
 
     _made_at = 0  # `_moves` of then
+    in_cluster = False
 
     def _is_outdated(self) -> bool:
         """Once after each move; forgets the one before."""
@@ -31,8 +34,12 @@ class _Following:
         return outdated
 
     def _moved(self, error: redis.ResponseError) -> bool:
-        """Of those that hear of the same move only the first one counts it."""
+        """Of those that hear of the same move only the first one counts it. In a cluster a slot
+        that is another's says nothing of the server.
+        """
         global _moves
+        if self.in_cluster and isinstance(error, AskError | TryAgainError):
+            return False
         if trouble_of(str(error), error.status_code) is not Trouble.ELSEWHERE:
             return False
         if self._made_at == _moves:
@@ -44,8 +51,8 @@ def _lost(error: redis.ResponseError) -> redis.ConnectionError:
     return redis.ConnectionError(f"it is no primary: {error}")
 
 
-def _demand_usable(hello: Any) -> None:
-    if why := why_not_usable(hello):
+def _demand_usable(hello: Any, *, in_cluster: bool) -> None:
+    if why := why_not_usable(hello, in_cluster):
         raise redis.ConnectionError(why)
 
 
@@ -62,7 +69,7 @@ class _Sync(_Following):
             hello = self.read_response()
         except redis.ResponseError:
             return  # a proxy that does not tell stands before a primary
-        _demand_usable(hello)
+        _demand_usable(hello, in_cluster=self.in_cluster)
 
     def read_response(self: Any, *arguments: Any, **options: Any) -> Any:
         try:
@@ -92,7 +99,7 @@ class _Async(_Following):
             hello = await self.read_response()
         except redis.ResponseError:
             return
-        _demand_usable(hello)
+        _demand_usable(hello, in_cluster=self.in_cluster)
 
     async def send_packed_command(self: Any, *arguments: Any, **options: Any) -> None:
         """The client sends by wait_for, which before Python 3.12 loses a cancellation that comes
@@ -141,6 +148,10 @@ class _AsBroker:
         super().__init__(*arguments, **{**options, "credential_provider": login})
 
 
+class _Node:
+    in_cluster = True
+
+
 def _by_scheme(of: Any, *kinds: type) -> dict[str, Any]:
     return {
         "redis": type("Connection", (*kinds, of.Connection), {}),
@@ -150,6 +161,7 @@ def _by_scheme(of: Any, *kinds: type) -> dict[str, Any]:
 
 
 SYNC, ASYNC = _by_scheme(redis, _Sync), _by_scheme(redis.asyncio, _Async)
+NODE_SYNC, NODE_ASYNC = _by_scheme(redis, _Node, _Sync), _by_scheme(redis.asyncio, _Node, _Async)
 OF_BROKER = _by_scheme(redis, _AsBroker, _Sync)
 OF_CHANNELS = _by_scheme(redis.asyncio, _AsBroker, _Async)
 
@@ -165,6 +177,11 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
         kinds = ASYNC if settings.CHANNELS_URL else OF_CHANNELS
         followed = [{"address": u, "connection_class": connection_class(u, kinds)} for u in hosts]
         super().__init__(hosts=followed, **options)
+        self._prefix = options["prefix"]
+
+    def published(self, group: str, message: dict[str, str]) -> tuple[str, bytes]:
+        """The channel of Redis by which the layer sends to that group of channels, and what."""
+        return f"{self._prefix}__group__{group}", self.serialize(message)
 
 
 def follow_as_broker() -> None:

@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 
-from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable, reaching_redis
-from dashboard.live.deadline import left_s
+from dashboard.live.connection import StoreUnavailable, sync_client
 
 CHANGED = "group.changed"
 RIGHTS = "rights"  # the channel layer's group of who looks whether logins have ended
@@ -29,9 +28,7 @@ def channel_group(group: str) -> str:
 def push(group: str, what: str) -> None:
     """`what`: ownership, target, members, pauses, settings or history."""
     try:
-        with reaching_redis():
-            message = {"type": CHANGED, "group": group, "what": what}
-            async_to_sync(_send)(channel_group(group), message)
+        _send(channel_group(group), {"type": CHANGED, "group": group, "what": what})
     except StoreUnavailable as error:
         log.warning("change of group=%s not pushed: %s", group, error)
 
@@ -39,16 +36,18 @@ def push(group: str, what: str) -> None:
 def push_rights() -> None:
     """Somebody's login may have ended: who has open sockets looks at once."""
     try:
-        with reaching_redis():
-            async_to_sync(_send)(RIGHTS, {"type": RIGHTS})
+        _send(RIGHTS, {"type": RIGHTS})
     except StoreUnavailable as error:
         log.warning("change of rights not pushed: %s", error)
 
 
-async def _send(channels: str, message: dict[str, str]) -> None:
+def _send(channels: str, message: dict[str, str]) -> None:
+    """Over a connection that is there: the layer itself makes an event loop and one connection for
+    each message that is sent from outside of a loop. Raises StoreUnavailable.
+    """
     layer: Any = get_channel_layer()
-    async with asyncio.timeout(left_s(ANSWER_TIMEOUT_S)):  # the layer itself waits for ever
-        await layer.group_send(channels, message)
+    name, content = layer.published(channels, message)
+    sync_client(settings.CHANNELS_URL).publish(name, content)
 
 
 async def listen(channels: str, heard: Callable[[], object]) -> None:

@@ -26,7 +26,7 @@ from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Ticker
-from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, sync_client
+from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_key, sync_client
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
@@ -151,7 +151,7 @@ def take_look(group: str) -> None:
 
 
 def _of_history(name: str) -> str:
-    return f"{settings.REDIS_PREFIX}:history:{name}"
+    return own_key(f"history:{name}")
 
 
 def want_history(awaited: Mapping[str, bool]) -> bool:
@@ -211,7 +211,7 @@ _OF_TICKER = ("seen_ms", *Gap._fields)
 
 
 def _ticker() -> str:
-    return f"{settings.REDIS_PREFIX}:ticker"
+    return own_key("ticker")
 
 
 def ticker_age_ms() -> float:
@@ -253,7 +253,7 @@ def ticker_ends(name: str) -> None:
 
 def tickers_key() -> str:
     """Of the tickers, by when they gave their last sign of life."""
-    return f"{settings.REDIS_PREFIX}:tickers"
+    return own_key("tickers")
 
 
 def living_of(now_ms: int, tickers: Iterable[tuple[bytes, float]]) -> set[str]:

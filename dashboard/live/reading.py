@@ -20,19 +20,21 @@ from assignment.scripts.pausing import read_confirmed, read_pauses
 from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.scripts.values import pairs_of, text_of
 from assignment.types import TargetRow
-from assignment.wire import GroupKeys
+from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import GroupDamaged, sync_client
 from dashboard.live.heard import Heard, Told
+from dashboard.live.nodes import cluster
 from dashboard.live.progress import Progress
 from dashboard.live.queue import last_ticker
+from dashboard.live.scripts import try_each
 
 EVENTS_MAX = 2_000  # of one reading
 PARTITIONS_MAX = 500  # of one reading: some milliseconds of Redis; unpack takes at most 8,000
 START = ""  # a position: from now on
 
 # ARGV: position in the log or '', how many events, stream, '1': with the group's keys, '1': with
-# progress, the numbers of partitions. Answers {now_ms, run_id, event_seq, the position afterwards,
-# events, rows, progress, keys, identity, incarnation}.
+# progress, or '2': but without what the streams say, the numbers of partitions. Answers {now_ms,
+# run_id, event_seq, the position afterwards, events, rows, progress, keys, identity, incarnation}.
 _TEXT = """
 local position, stream = ARGV[1], ARGV[3]
 local function appended(KEYS, ARGV)
@@ -58,9 +60,9 @@ if #names > 0 then
   rows = {redis.call('MGET', unpack(locks)), redis.call('HMGET', key('grants'), unpack(names)),
     redis.call('HMGET', key('since'), unpack(names))}
 end
-if #names > 0 and ARGV[5] == '1' then
+if #names > 0 and ARGV[5] ~= '0' then
   local offsets = redis.call('HMGET', key('offsets'), unpack(names))
-  for i, offset in ipairs(offsets) do
+  for i, offset in ipairs(ARGV[5] == '1' and offsets or {}) do
     local entries = '{' .. names[i] .. '}'
     local fine, answer = pcall(appended, {entries, entries .. ':producers'}, {offset or '0-0'})
     backlog[i] = fine and answer or ''
@@ -125,15 +127,30 @@ def read(
     GroupDamaged.
     """
     run = sync_client().register_script(_script())
-    arguments = [position, EVENTS_MAX, stream, int(keys), int(progress), *part]
+    is_apart = progress and cluster() is not None  # the streams are in other slots
+    arguments = [position, EVENTS_MAX, stream, int(keys), int(progress) + is_apart, *part]
     try:
-        raw = run(keys=[GroupKeys(group).meta], args=arguments)
+        raw = run(keys=GroupKeys(group).of_script, args=arguments)
         now_ms, run_id, seq, reached, events, *found, identity, incarnation = raw
         source = Source(text_of(run_id), identity, int(incarnation))
         of_log = text_of(reached), len(events), _events(events)
+        if is_apart and part:
+            offsets, applied, _ = found[1]
+            found[1] = [offsets, applied, _backlog(stream, part, offsets)]
         return Reading(int(now_ms), source, int(seq), *of_log, *found)
     except (redis.ResponseError, *UNREADABLE) as error:
         raise GroupDamaged(group, error) from error
+
+
+def _backlog(stream: str, numbers: Sequence[int], offsets: Sequence[bytes | None]) -> list[Any]:
+    """As the script says it where one server has all keys."""
+    keys = StreamKeys(stream)
+    asked = [
+        ((keys.entries(number), keys.producers(number)), [offset or b"0-0"])
+        for number, offset in zip(numbers, offsets, strict=True)
+    ]
+    answers = try_each("appended", asked)
+    return [b"" if isinstance(answer, redis.RedisError) else answer for answer in answers]
 
 
 def _events(entries: Sequence[Any]) -> list[LockEvent]:

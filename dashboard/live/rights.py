@@ -1,4 +1,4 @@
-"""Redis' users and scripts, on its primary and on every replica: what is there, put and dropped.
+"""Redis' users and scripts, on every primary and every replica: what is there, put and dropped.
 
 A server keeps neither over a restart (users it does with an aclfile) and hands neither to its
 replicas. Knows no tokens and no groups.
@@ -21,7 +21,14 @@ from redis.retry import Retry
 from assignment import lua
 from assignment.errors import Trouble, trouble_of
 from assignment.rights import Server, broker_rules, digest_of, user_of
-from dashboard.live.connection import StoreUnavailable, sync_client
+from assignment.servers import shown
+from dashboard.live.connection import (
+    StoreUnavailable,
+    client_at,
+    clients,
+    own_key,
+    sync_client,
+)
 from dashboard.live.scripts import script
 
 READ_ONLY_SINCE = 7  # keys that may only be read
@@ -66,18 +73,22 @@ Users = Mapping[str, Callable[[], Rights]]  # by name
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`run`: of which server, since which start, with which replicas."""
+    """`run`: of which servers, since which start, with which replicas."""
 
     run: str
     server: Server
-    missing: tuple[str, ...]  # scripts that are not loaded on the primary
+    missing: tuple[str, ...]  # scripts that are not loaded on every primary
     replicas: tuple[tuple[str, int], ...]
     refused: str = ""  # how it said that we may load no scripts: no user could run any
+    primaries: tuple[Any, ...] = ()  # clients of those that answer: of a cluster several
+    away: tuple[str, ...] = ()  # host:port of the others
 
 
 @dataclass(slots=True)
 class Put:
-    """What came of it. `unreached`: replicas that did not answer, as host:port."""
+    """What came of it. `unreached`: replicas, and primaries of a cluster, that did not answer, as
+    host:port.
+    """
 
     ability: Ability = Ability.ALL
     unreached: list[str] = field(default_factory=list)
@@ -96,9 +107,31 @@ class Put:
 
 
 def look() -> Found:
-    """One trip. Raises StoreUnavailable."""
+    """One trip to each primary. Raises StoreUnavailable when none answers."""
+    found: list[Found] = []
+    away: list[str] = []
+    why: StoreUnavailable | None = None
+    for client in clients():
+        try:
+            found.append(_look(client))
+        except StoreUnavailable as error:
+            why, away = error, [*away, shown(client.url)]
+    if why is not None and not found:
+        raise why
+    return Found(
+        run=" ".join(one.run for one in found),
+        server=min((one.server for one in found), key=lambda server: server.reads_only),
+        missing=tuple(sorted({name for one in found for name in one.missing})),
+        replicas=tuple(sorted({replica for one in found for replica in one.replicas})),
+        refused=next((one.refused for one in found if one.refused), ""),
+        primaries=tuple(client for one in found for client in one.primaries),
+        away=tuple(away),
+    )
+
+
+def _look(client: Any) -> Found:
     names = lua.names()
-    pipe = sync_client().pipeline()
+    pipe = client.pipeline()
     pipe.info("server").info("replication")
     pipe.execute_command("SCRIPT EXISTS", *(script(name).sha for name in names))
     server, replication, there = pipe.execute(raise_on_error=False)
@@ -116,22 +149,24 @@ def look() -> Found:
         missing=tuple(n for n, known in zip(names, there, strict=True) if not known),
         replicas=replicas,
         refused=refused,
+        primaries=(client,),
     )
 
 
 def server() -> Server:
     """Raises StoreUnavailable."""
-    return _server(sync_client().info("server"))
+    return _server(client_at(own_key(USERS)).info("server"))
 
 
 def load_scripts(found: Found) -> None:
-    """Those that are missing on the primary. Raises StoreUnavailable."""
-    _load(sync_client(), found.missing)
+    """Those that are missing on a primary. Raises StoreUnavailable."""
+    for client in found.primaries:
+        _load(client, found.missing)
 
 
 def ours() -> set[str]:
     """Names of users that were made here and not dropped. Raises StoreUnavailable."""
-    return {_text(name) for name in sync_client().smembers(_key(USERS))}
+    return {_text(name) for name in sync_client().smembers(own_key(USERS))}
 
 
 def put(found: Found, wanted: Users, dropped: Collection[str] = ()) -> Put:
@@ -177,11 +212,13 @@ def _put(
         return _none(found.refused)
     _remember(made, ())
     try:
-        work(sync_client())
+        for client in found.primaries:
+            work(client)
     except UsersRefused as error:
         return _none(str(error))
     done = Put(Ability.ALL if found.server.reads_only else Ability.SHARED)
     done.unreached = [f"{h}:{p}" for h, p in found.replicas if not _on_replica((h, p), work)]
+    done.unreached += found.away
     if not done.unreached:
         _remember((), dropped)
     return done
@@ -194,9 +231,9 @@ def _none(why: str) -> Put:
 
 def _remember(made: Collection[str], dropped: Collection[str]) -> None:
     if made:
-        sync_client().sadd(_key(USERS), *made)
+        sync_client().sadd(own_key(USERS), *made)
     if dropped:
-        sync_client().srem(_key(USERS), *dropped)
+        sync_client().srem(own_key(USERS), *dropped)
 
 
 def broker_login() -> tuple[str, str] | None:
@@ -222,7 +259,7 @@ def broker_user(on: Server) -> Users:
 
 def _broker_user() -> tuple[str, str]:
     """Name and password."""
-    key, text = settings.SECRET_KEY.encode(), f"Redis user of Celery and channels {_key('')}"
+    key, text = settings.SECRET_KEY.encode(), f"Redis user of Celery and channels {own_key('')}"
     password = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     return user_of(digest_of(password)), password
 
@@ -241,17 +278,13 @@ def note(done: Put) -> None:
         for sentence in done.sentences(named=True):
             log.warning("%s", sentence)
     values = {"ability": str(done.ability), "unreached": " ".join(done.unreached)}
-    sync_client().hset(_key(NOTED), mapping=values)
+    sync_client().hset(own_key(NOTED), mapping=values)
 
 
 def noted() -> Put | None:
     """None: nobody tried yet. Raises StoreUnavailable."""
-    ability, unreached = sync_client().hmget(_key(NOTED), "ability", "unreached")
+    ability, unreached = sync_client().hmget(own_key(NOTED), "ability", "unreached")
     return Put(Ability(_text(ability)), _text(unreached).split()) if ability else None
-
-
-def _key(name: str) -> str:
-    return f"{settings.REDIS_PREFIX}:{name}"
 
 
 def _replicas(replication: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -315,10 +348,10 @@ def _on_replica(replica: tuple[str, int], work: Any) -> bool:
 
 def _client_of(host: str, port: int) -> Any:
     """As the dashboard logs in to the primary."""
-    options = dict(sync_client().connection_pool.connection_kwargs)
+    options = dict(clients()[0].connection_pool.connection_kwargs)
     kept = {name: options[name] for name in ("username", "password") if name in options}
     tls = {k: v for k, v in options.items() if k.startswith("ssl_")}
-    if urlsplit(settings.REDIS_URL).scheme == "rediss":
+    if urlsplit(settings.REDIS_URL).scheme.startswith("rediss"):
         tls["ssl"] = True
     return redis.Redis(
         host=host,

@@ -1,14 +1,17 @@
 """Runs the texts of assignment/lua on Redis."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from redis.exceptions import NoScriptError
 
 from assignment import lua
 from assignment.scripts.values import Call
 from assignment.wire import GroupKeys
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import RedisError, reaching_redis, sync_client
 
 T = TypeVar("T")
 
@@ -28,4 +31,38 @@ def script(name: str) -> Script:
 def run(call: Call[T], group: str) -> T:
     """Raises StoreUnavailable."""
     known = sync_client().register_script(script(call.script).text)
-    return call.read(known(keys=[GroupKeys(group).meta], args=call.args))
+    return call.read(known(keys=GroupKeys(group).of_script, args=call.args))
+
+
+Each = Sequence[tuple[Sequence[str], Sequence[str | bytes]]]  # keys and arguments of each
+
+
+def run_each(name: str, calls: Each) -> list[Any]:
+    """The same script for each, in one trip to each of their servers: their answers. The first
+    error is raised, StoreUnavailable among them.
+    """
+    answers = try_each(name, calls)
+    for answer in answers:
+        if isinstance(answer, RedisError):
+            with reaching_redis():
+                raise answer
+    return answers
+
+
+def try_each(name: str, calls: Each) -> list[Any]:
+    """As run_each, errors among the answers. Raises StoreUnavailable where a server is away."""
+    answers = _asked(name, calls)
+    again = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+    if again:
+        sync_client().script_load(script(name).text)
+        repeated = _asked(name, [calls[n] for n in again])
+        for n, answer in zip(again, repeated, strict=True):
+            answers[n] = answer
+    return answers
+
+
+def _asked(name: str, calls: Each) -> list[Any]:
+    pipe = sync_client().pipeline()
+    for keys, arguments in calls:
+        pipe.evalsha(script(name).sha, len(keys), *keys, *arguments)
+    return list(pipe.execute(raise_on_error=False))

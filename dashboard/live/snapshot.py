@@ -100,6 +100,7 @@ class LiveSnapshot:
     position: str = ""  # the last entry of the log of the locks that is in it
     mode: reported.Mode = reported.UNKNOWN_MODE
     pause: Pause | None = None  # of the whole group
+    flapping: str = ""  # as the last sample found
 
     @property
     def progress_age_ms(self) -> int:
@@ -157,6 +158,7 @@ def build(group: str, told: Told, held: Ownership, progress: Progress) -> LiveSn
         members=members,
         partitions=cells,
         pause=read.pauses.group,
+        flapping=read.meta.flapping,
     )
 
 

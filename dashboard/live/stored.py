@@ -6,7 +6,7 @@ from assignment.coordinator.repair import COORDINATION, KINDS, Stored
 from assignment.types import Partition
 from assignment.wire import GroupKeys
 from dashboard.live import groups as live_groups
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import client_at, sync_client
 
 OF_MEMBERS = ("owned", "progress", "counts", "hints")
 NO_MEMBER = ("calls", "hold", "wanted", "queued", "running", "coordinator")
@@ -33,7 +33,7 @@ def read(group: str, partitions: Sequence[str]) -> Stored:
         beats={_text(member): score for member, score in beats},
         locks={n: lock for n, lock in zip(partitions, locks, strict=True) if lock is not None},
         last={str(partition): offset for partition, offset in last.items()},
-        now_ms=live_groups.redis_now_ms(),
+        now_ms=live_groups.redis_now_ms(group),
     )
 
 
@@ -106,7 +106,8 @@ def put_missing(group: str, key: str, rows: Mapping[str, str]) -> None:
 
 def forget_coordination(group: str, partitions: Iterable[str]) -> None:
     """As if Redis had never heard of its members; offsets, snapshots and events stay."""
-    keys, client = GroupKeys(group), sync_client()
+    keys = GroupKeys(group)
+    client = client_at(keys.meta)
     prefix = keys.meta.removesuffix("meta")
     names = [prefix + name for name in (*COORDINATION, *NO_MEMBER)]
     names += [_lock(group, partition) for partition in partitions]

@@ -75,7 +75,7 @@ of_group = [
     of_then(
         "history/<int:incarnation>/<int:target_epoch>/", history.rebalance_details, "rebalance"
     ),
-    path("history/scale-downs.csv", scale_down.scale_downs_csv, name="scale_downs_csv"),
+    path("history/scale-downs.csv", history.scale_downs_csv, name="scale_downs_csv"),
     of_then("scale-down/", scale_down.new_scale_down, "new_scale_down"),
     of_then("scale-down/<int:pk>/", scale_down.scale_down, "scale_down"),
     of_then("attention/", attention.group_attention, "group_attention", past_tabs.attention),

@@ -70,6 +70,7 @@ def state_of(snapshot: LiveSnapshot) -> tuple[GroupState, str]:
             lag_records=_flowing(numbers),
             events_per_second=numbers.events_per_second,
             tick_age_ms=snapshot.tick_age_ms,
+            flapping=texts.visible(snapshot.flapping),
             is_rebalancing=snapshot.is_rebalancing,
             max_minus_min=0 if numbers.learning else numbers.max_minus_min or 0,
             is_paused=0 < numbers.partitions <= numbers.paused,

@@ -35,9 +35,9 @@ FAST = {
 }
 
 
-def until(fact: Callable[[], Any], what: str = "") -> Any:
+def until(fact: Callable[[], Any], what: str = "", patience_s: float = PATIENCE_S) -> Any:
     """The fact as soon as it is true; fails when it does not come true in time."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not (value := fact()):
         assert time.monotonic() < deadline, f"did not happen: {what or fact}"
         time.sleep(0.02)
@@ -72,6 +72,8 @@ class AgentProcess:
 class World:
     """Starts agents against one group and says what Redis knows of them."""
 
+    consumer: tuple[str, ...] = (sys.executable, str(ROOT / "tests" / "agent" / "tiny_consumer.py"))
+
     def __init__(self, folder: Path, redis_url: str, group: str) -> None:
         self.folder = folder
         self.redis_url = redis_url
@@ -89,14 +91,13 @@ class World:
         return self.agent(name, "--coordination", "client", *options, **environ)
 
     def agent(self, name: str = "a", *options: str, **environ: str) -> AgentProcess:
-        command = [sys.executable, str(ROOT / "tests" / "agent" / "tiny_consumer.py")]
         arguments = [
             *("--group", self.group),
             *([] if "--coordination" in options else ["--dashboard", self.dashboard.url]),
             *("--redis-url", self.redis_url, "--name", name),
             *("--state-dir", str(self.folder / "state"), "--log-format", "json"),
         ]
-        tail = [] if "--attach" in options else ["--", *command]
+        tail = [] if "--attach" in options else ["--", *self.consumer]
         log = self.folder / f"{name}-{len(self.agents)}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(

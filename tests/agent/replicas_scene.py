@@ -49,6 +49,7 @@ class Scene:
         self.world = world
         self.folder = folder
         self.store = Watched(world.store)
+        self.patient: Any = self.store  # of those who restore
         self.delivered: list[Any] = []
         self.fences: dict[Partition, int] = {}
         self.made: list[ReplicaManager] = []
@@ -56,10 +57,11 @@ class Scene:
 
     def replicas(self, **options: Any) -> ReplicaManager:
         made = ReplicaManager(
-            self.store,  # type: ignore[arg-type]
+            self.patient,
             self.folder / "replicas",
             self.delivered.append,
             monotonic_ms,
+            quick=self.store,  # type: ignore[arg-type]
             **options,
         )
         self.made.append(made)

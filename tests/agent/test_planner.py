@@ -21,6 +21,7 @@ from assignment.scripts.pausing import pause_state, set_pauses
 from assignment.troubles import HaltReason
 from assignment.types import START, HeldState, Offset, Range
 from assignment.wire import GroupKeys, StreamKeys
+from dashboard.evaluation.cluster_servers import Cluster
 from tests.e2e.spark_world import SparkWorld, one, raw
 
 
@@ -75,6 +76,20 @@ def test_plan_is_bounded_by_bytes(world, planner) -> None:
     _, end = ranges(planner.next_batch(1))["0"]
     read = EventStore.connect(world.url).read(first, START, Offset.parse(end), "")
     assert sum(map(len, read)) == BATCH_BYTES_MAX // 2 // 2**20
+
+
+def test_in_a_redis_cluster_nothing_is_planned_that_no_replica_has(
+    cluster: Cluster, group_name: str, shared: Shared, tmp_path: Path
+) -> None:
+    """Else its commit, on another node, might outlive it, and it be appended and applied again."""
+    world = SparkWorld(cluster.url, group_name, tmp_path)
+    options = {"redis_url": world.url, "group": world.name, "member": "m1", "tasks": "2"}
+    planner = Planner({**options, "folder": str(tmp_path), "stream": world.name})
+    first = world.partitions[0]
+    with cluster.without_replicas(StreamKeys(first.stream).entries(first.number)):
+        end = world.append(first, one(a=1))
+        assert planner.next_batch(1) is None
+    assert ranges(planner.next_batch(1)) == {"0": ("0-0", str(end))}
 
 
 def test_what_others_hold_is_not_planned(world, planner) -> None:

@@ -9,6 +9,7 @@ from agent.replicas import manager, replica
 from agent.replicas.manager import ReplicaManager
 from agent.replicas.replica import ReplicaNews
 from agent.state.partition import PartitionState
+from agent.store.group import GroupStore
 from assignment.member.messages import RestoreEnded
 from assignment.member.replicas import Wanted
 from assignment.types import Claim, Partition, ReplicaReport
@@ -69,6 +70,37 @@ def test_while_nothing_changes_nothing_is_read(scene: Scene) -> None:
     scene.commit(MANY[3])
     until(lambda: scene.store.asked["read_changelog"] > before, "the changed one is read")
     assert scene.store.asked["read_changelog"] <= before + 2
+
+
+def test_a_connection_to_restore_by_is_not_kept_while_nothing_is_restored(
+    scene: Scene, redis_url: str, monkeypatch: Any
+) -> None:
+    name = f"restores-{scene.world.store.group}"
+    monkeypatch.setattr(manager, "SPARE_S", 0.05)
+    scene.patient = GroupStore.connect(f"{redis_url}?client_name={name}", scene.world.store.group)
+    connected: list[Any] = []
+
+    def go_on(*arguments: Any) -> Any:
+        place = restored(*arguments)
+        connected.append(count())
+        return place
+
+    def count() -> int:
+        clients = scene.world.store.door.ask("CLIENT", "LIST")
+        return int(clients.count(f" name={name} ".encode()))
+
+    restored = manager.Work.go_on
+    monkeypatch.setattr(manager.Work, "go_on", go_on)
+    scene.own(P0)
+    scene.commit()
+    replicas = scene.replicas()
+    replicas.want(wanted())
+    caught_up(replicas)
+    until(lambda: count() == 0, "none is kept")
+    last = scene.commit(events=2)
+    until(lambda: (p := of(replicas).place) and p.offset == last, "tailed")
+    until(lambda: count() == 0, "none is kept")
+    assert connected == [1, 1]
 
 
 # --- ready ----------------------------------------------------------------------------------------

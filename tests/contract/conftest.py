@@ -1,16 +1,20 @@
-"""Every sentence of the contract is tried on the fake and on two real servers."""
+"""Every sentence of the contract is tried on the fake, two real servers and a Redis Cluster."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from agent.store.door import Door, RedisDoor, Timeouts
+from agent.store.cluster import door_to as door_at
+from agent.store.door import Door, Timeouts
 from assignment.types import Claim
 from dashboard.demo.embedded_redis import EmbeddedRedis
+from dashboard.evaluation.cluster_servers import Cluster
+from tests.contract.one_slot import OneSlot
 from tests.contract.world import P0, World
-from tests.fakes import FakeDoor, FakeRedis
+from tests.fakes import FakeDoor
 
-KINDS = ("fake", "valkey", "redis62")
+SERVERS = ("valkey", "redis62")  # which have all keys
+KINDS = ("fake", *SERVERS, "in_cluster")
 PATIENT = Timeouts(connect_s=10.0, answer_s=10.0)  # the machine may be busy
 
 
@@ -24,8 +28,13 @@ def redis62(redis_62_server: EmbeddedRedis) -> Iterator[Door]:
     yield from door_to(redis_62_server)
 
 
-def door_to(server: EmbeddedRedis) -> Iterator[Door]:
-    door = RedisDoor(server.url, PATIENT)
+@pytest.fixture(scope="session")
+def in_cluster(cluster: Cluster) -> Iterator[Door]:
+    yield from door_to(cluster)
+
+
+def door_to(server: EmbeddedRedis | Cluster) -> Iterator[Door]:
+    door = door_at(server.url, PATIENT)
     yield door
     door.close()
 
@@ -33,11 +42,11 @@ def door_to(server: EmbeddedRedis) -> Iterator[Door]:
 @pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, group_name: str) -> World:
     fake = request.param == "fake"
-    door = FakeDoor(FakeRedis()) if fake else request.getfixturevalue(request.param)
+    door = FakeDoor(OneSlot()) if fake else request.getfixturevalue(request.param)
     return World(door, group_name)
 
 
-@pytest.fixture(params=KINDS[1:])
+@pytest.fixture(params=SERVERS)
 def real_world(request: pytest.FixtureRequest, group_name: str) -> World:
     return World(request.getfixturevalue(request.param), group_name)
 

@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from agent.store.door import RedisDoor
-from tests.contract.conftest import KINDS
+from tests.contract.conftest import SERVERS
 from tests.fakes import FakeRedis
 
 COMMANDS_PER_SEED, SEEDS = 400, range(5)
@@ -22,7 +22,7 @@ ALIKE = 20  # letters of a refusal; further on the words differ between versions
 Ask = Callable[..., Any]
 
 
-@pytest.fixture(params=KINDS[1:])
+@pytest.fixture(params=SERVERS)
 def real(request: pytest.FixtureRequest) -> Ask:
     """The answer, or the refusal's text; a client that is not redis-py's own takes none apart."""
     door = request.getfixturevalue(request.param)

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from agent.state.partition import PartitionState
+from agent.store.door import pairs
 from assignment.pauses import Pause, Pauses, PauseState
 from assignment.scripts.agent_side import CommitResult, Granted
+from assignment.scripts.dead_letters import Bounds, DeadLetter, dead_letters
 from assignment.scripts.offsets import OffsetFacts, OffsetSet, offset_facts, set_offset
 from assignment.scripts.pausing import set_pauses
 from assignment.types import START, Claim, HeldState, Offset
@@ -144,3 +146,29 @@ def test_without_an_owner_whoever_comes_next_has_a_higher_fence(world: World, fe
     assert jump(world, offset(4), 4) is OffsetSet.DONE
     assert world.commit(P0, fence, offset(4), offset(5)).result is CommitResult.FENCED
     assert world.fence("a", P0) == fence + 2
+
+
+def test_letters_that_were_kept_before_it_was_set_back_are_not_brought_again(world: World) -> None:
+    """By a SQL sink, which stays where it is; others of its batches are, also below that offset."""
+    (fence,) = world.runs(a={P0})
+    for n in range(2):
+        dead = [DeadLetter("kept", str(offset(n + 1)), 0, b"")]
+        world.commit(P0, fence, offset(n), offset(n + 1), changelog=False, dead=dead)
+    pause(world)
+    assert jump(world, START) is OffsetSet.DONE
+    world.move("a", P0, fence + 1, HeldState.RESTORING, HeldState.RUNNING)
+    for n, under in enumerate((fence, fence + 1, fence)):
+        dead = [DeadLetter(f"brought {n + 1}", str(offset(n + 1)), 0, b"")]
+        brought = world.commit(
+            *(P0, fence + 1, offset(n), offset(n + 1)),
+            changelog=False,
+            sink_fence=under,
+            dead=dead,
+        )
+        assert brought.result is CommitResult.DONE
+    letters = world.run(dead_letters([P0], Bounds(letters=9, through=2**20, raw=9))).letters
+    reasons = [one.reason for one in letters][::-1]
+    assert reasons == ["kept", "kept", "brought 2", "brought 3"]
+    stored = world.door.ask("XREVRANGE", world.keys.dead(P0), "+", "-", "COUNT", 2)
+    fences = [int(dict(pairs(fields))[b"fence"]) for _, fields in stored]
+    assert fences == [fence, fence + 1], "as old as its batch"

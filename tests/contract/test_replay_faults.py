@@ -1,5 +1,5 @@
-"""Letters are replayed while owners die, hang, change and lose replies around every step: each has
-its effect once, whether effects are state or in a sink of their own.
+"""Letters are made and replayed while owners die, hang, change and lose replies around every step:
+none is lost, and each has its effect once, whether effects are state or in a sink of their own.
 """
 
 import random
@@ -31,11 +31,14 @@ class Sink:
     fence: int = 0
     at: Offset = START
     effects: Counter[str] = field(default_factory=Counter)
+    dead: tuple[Offset, int, list[DeadLetter]] = (START, 0, [])  # of the last batch with any
 
-    def apply(self, one: Range, effects: list[str]) -> bool:
+    def apply(self, one: Range, effects: list[str], dead: list[DeadLetter]) -> bool:
         if self.fence == one.fence and self.at == one.from_offset:
             self.at = one.to_offset
             self.effects.update(effects)
+            if dead:
+                self.dead = (one.to_offset, one.fence, dead)
             return True
         return self.fence == one.fence and self.at == one.to_offset
 
@@ -51,7 +54,7 @@ class Consumers:
         (self.fence,) = world.runs(a={P0})
         self.in_hand: dict[int, Iterator[None]] = {}  # by fence: nobody has two batches at once
         self.last = self.made = 0  # the last entry; how many events became letters
-        self.seen: set[str] = set()  # events that were letters
+        self.seen: set[str] = set()  # events that were letters, or have to be
 
     # --- what happens
 
@@ -129,8 +132,14 @@ class Consumers:
         assert self.sink is not None
         if self.sink.at == start.committed:
             return start
+        reached, fence, dead = self.sink.dead
+        is_of_batch = reached == self.sink.at
         answer = self.world.commit(
-            P0, start.fence, start.committed, self.sink.at, events=0, changelog=False, brings=True
+            *(P0, start.fence, start.committed, self.sink.at),
+            events=0,
+            changelog=False,
+            sink_fence=fence if is_of_batch else start.fence,
+            dead=dead if is_of_batch else [],
         )
         if not answer.applied:
             return None
@@ -173,8 +182,9 @@ class Consumers:
     ) -> Iterator[None]:
         yield
         if self.sink is not None:
-            if not self.sink.apply(one, effects):
+            if not self.sink.apply(one, effects, dead):
                 return
+            self.seen.update(letter.raw.decode() for letter in dead)
             yield
         if letters and self.rng.random() < 0.4:  # it dies, whatever it has stored
             self.world.run(crashes.crash("it ended", 0, [one], letters))

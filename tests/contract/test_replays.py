@@ -252,7 +252,7 @@ def test_what_a_sink_has_is_settled_also_when_its_consumer_crashed_the_third_tim
     assert bind(world, fence, letters[:count]) is Bound.DONE
     assert world.run(crashes.crash("it ended", 0, [one], count)) == 1
     answer = world.commit(
-        *(P0, fence, one.from_offset, one.to_offset), events=0, changelog=False, brings=True
+        *(P0, fence, one.from_offset, one.to_offset), events=0, changelog=False, sink_fence=fence
     )
     assert answer.result is CommitResult.DONE
     assert (ids(world), told(world)) == (letters[count:], [])
@@ -345,7 +345,7 @@ def test_a_snapshot_that_redis_is_led_to_may_have_effects_of_letters(
 
 
 def bring(world: World, fence: int, to: Offset) -> CommitAnswer:
-    return world.commit(P0, fence, HERE, to, changelog=False, brings=True)
+    return world.commit(P0, fence, HERE, to, changelog=False, sink_fence=fence)
 
 
 def test_what_brings_redis_to_a_sink_settles_what_was_bound(

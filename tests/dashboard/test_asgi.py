@@ -64,6 +64,17 @@ def test_our_own_server_leaves_what_a_proxy_says_to_us(monkeypatch: pytest.Monke
     assert begun == [False]
 
 
+@pytest.mark.parametrize("other", [["--workers", "2"], ["--uds", "file"], ["--reload"]])
+def test_a_shared_port_is_for_processes_that_are_started_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], other: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["web", "--port", "1", "--shared-port", "2", *other])
+    with pytest.raises(SystemExit) as ended:
+        web.main()
+    assert ended.value.code == web.BAD_INPUT
+    assert f"does not go with {other[0]}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("kind", "scheme"), [("http", "https"), ("websocket", "wss")])
 def test_behind_a_proxy_what_it_added_itself_counts(
     settings: Settings, kind: str, scheme: str

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dashboard.coordinator import attending
+from dashboard.coordinator.attending import Taken
 from dashboard.live.attention import (
     BY_WORD,
     DEFAULTS,
@@ -174,7 +175,7 @@ class Sampled:
             self.at_ms += 5_000
             facts = {"members": 2, "owned": 4, "conflicts": 0, "stalled": 0, **values}
             row = Sample.objects.create(group=self.group, at_ms=self.at_ms, **facts)
-            found = attending.look(self.group, row, self.limits)
+            found = attending.look([Taken(self.group, row, self.limits)])
         return found
 
     def open(self) -> dict[str, bool]:

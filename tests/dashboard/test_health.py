@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection as database
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -75,6 +76,20 @@ def test_connections_that_run_out_are_a_warning(
     most = int(told["clients"] / live_health.ALMOST_FULL)
     sync_client().config_set("maxclients", most)
     assert f"of {most} connections" in client.get("/readyz").json()["warnings"][0]
+
+
+@pytest.mark.skipif(database.vendor != "postgresql", reason="it is PostgreSQL's")
+def test_connections_of_postgresql_that_run_out_are_a_warning(
+    client: Client, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.tick()
+    found = client.get("/readyz").json()
+    told = found["checks"]["database"]
+    assert 1 <= told["connections"] < told["connections_max"]
+    assert found["warnings"] == []
+    monkeypatch.setattr(live_health, "ALMOST_FULL", 1 / told["connections_max"])
+    [warning] = client.get("/readyz").json()["warnings"]
+    assert f"of {told['connections_max']} connections" in warning
 
 
 def test_a_redis_that_does_not_tell_its_limit_is_not_almost_full() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts import dashboard_side
+from assignment.member import messages
+from assignment.member.state import claims_of
+from assignment.scripts import agent_side, dashboard_side
 from assignment.scripts.group_read import Purpose, read_group
 from assignment.types import Reason
 from assignment.wire import GroupKeys, parse_lock
@@ -290,7 +292,7 @@ async def playing(group: Group, store: Any, members: int) -> AsyncIterator[Crowd
 async def rebalanced(crowd: Crowd, group: Group) -> None:
     """All who joined have said that they are able, and follow a target that knows them."""
     present = [member for member in crowd.members if member.state.joined]
-    await until(lambda: all(member.said[1:2] == (True,) for member in present))
+    await until(lambda: all(m.said[1:2] == (True,) and not m.web.is_busy for m in present))
     await asyncio.to_thread(coordinator.rebalance, group.name)
     epoch = await asyncio.to_thread(epoch_of, group.name)
     await until(lambda: all(follows(member, epoch) for member in present))
@@ -343,3 +345,32 @@ async def test_who_is_fenced_is_counted_and_joins_anew(group: Group, store: Any)
         await rebalanced(crowd, group)
         assert crowd.told.count["errors"] == 1
         assert "was fenced" in crowd.told.why["errors"]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_was_released_before_a_renew_was_answered_is_not_lost(
+    group: Group, store: Any
+) -> None:
+    async with playing(group, store, members=2) as crowd:
+        crowd.join()
+        await until(lambda: crowd.status().joined == 2)
+        await rebalanced(crowd, group)
+        await until(lambda: not any(member.acting for member in crowd.members))
+        for member, is_released in zip(crowd.members, (True, False), strict=True):
+            claims = claims_of(member.state)
+            call = agent_side.renew(member.name, 10_000, claims)
+            if is_released:
+                for claim in claims:
+                    member._feed(messages.Released(claim))
+            answer = [b"ok", *epochs_of(member), *[0] * len(claims)]
+            member._renewed(call, member.now_ms, claims, answer)
+            assert crowd.told.count["errors"] == (not is_released)
+
+
+def epochs_of(member: LightMember) -> list[bytes]:
+    """As a renew answers them."""
+    state = member.state
+    assert state.target is not None
+    target = state.target.epoch
+    numbers = (state.incarnation, target.incarnation, target.number, state.mode_epoch)
+    return [str(number).encode() for number in numbers]

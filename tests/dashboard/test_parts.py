@@ -99,6 +99,28 @@ def test_the_dashboard_looks_for_snapshots_where_its_agents_write_them(
     assert parts.web().environment["EVENKEEL_SNAPSHOT_URLS"] == f"s3://mine/x,{own}"
 
 
+def test_several_of_a_kind_share_the_address_and_no_name(tmp_path: Path) -> None:
+    made = Parts(Options(data=tmp_path, port=1, webs=2, workers=2), "redis://own")
+    webs, workers = made.webs(), made.workers()
+    assert [part.name for part in (*webs, *workers)] == ["web", "web-2", "worker", "worker-2"]
+    own = [part.command[part.command.index("--port") + 1] for part in webs]
+    shared = [part.command[part.command.index("--shared-port") + 1] for part in webs]
+    assert len({*own, "1"}) == 3 and shared == ["1", "1"]
+    named = [part.command[part.command.index("--hostname") + 1] for part in workers]
+    assert named == ["worker@%h", "worker-2@%h"]
+
+
+def test_one_of_a_kind_has_the_address_to_itself(tmp_path: Path) -> None:
+    [web] = Parts(Options(data=tmp_path, port=1), "redis://own").webs()
+    assert web.command[web.command.index("--port") + 1] == "1"
+    assert "--shared-port" not in web.command
+
+
+def test_the_database_that_was_asked_for_is_every_parts(tmp_path: Path) -> None:
+    options = Options(data=tmp_path, port=1, database_url="postgres:///own")
+    assert Parts(options, "redis://own").worker().environment["DATABASE_URL"] == "postgres:///own"
+
+
 def test_agents_and_producer_log_in_by_tokens_of_their_own(tmp_path: Path) -> None:
     parts = Parts(Options(data=tmp_path, port=1), "redis://:secret@own/0")
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from assignment.scripts.lock_events import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
 from assignment.wire import ChangelogEntry, pack_changes, pack_ids
-from dashboard.evaluation.checks import faults, redis_judge, redis_trees, scaling
+from dashboard.evaluation.checks import redis_judge, redis_trees, scaling
 from dashboard.evaluation.checks.pages import Answer, judge
 from dashboard.evaluation.checks.redis_judge import Gap, Step, Tenure
 from dashboard.evaluation.judge import NOTHING, Appended, Content, effects, joined
@@ -293,7 +293,7 @@ def test_pages_that_are_slow_or_silent_are_named() -> None:
 @pytest.mark.parametrize(
     ("command", "known"),
     [
-        (fault_check.Command(), faults.STEPS),
+        (fault_check.Command(), fault_check.STEPS),
         (redis_check.Command(), redis_trees.STEPS),
         (scaling_check.Command(), scaling.STEPS),
     ],

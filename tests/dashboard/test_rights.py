@@ -26,7 +26,7 @@ from dashboard.api import health
 from dashboard.coordinator import tasks
 from dashboard.demo.embedded_redis import USERS, EmbeddedRedis, wheel_binary
 from dashboard.live import rights as live
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import own_key, sync_client
 from dashboard.live.scripts import script
 from dashboard.models import AgentToken, AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
@@ -301,7 +301,7 @@ def test_one_that_a_late_comparison_put_back_goes_with_the_next(
     groups.revoke_token(made.token, ANN)
     live.compare(live.look(), wanted, live.ours(), anew=True)
     assert as_holder(redis_url, made.text).ping()
-    sync_client().srem(live._key(live.USERS), user_of(made.token.digest))
+    sync_client().srem(own_key(live.USERS), user_of(made.token.digest))
     rights.keep()
     with pytest.raises(redis.AuthenticationError):
         as_holder(redis_url, made.text).ping()

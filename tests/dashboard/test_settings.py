@@ -31,6 +31,9 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
         ("EVENKEEL_BROKER_URL", "amqp://x"),
         ("EVENKEEL_BROKER_URL", "unix:///run/redis"),
         ("EVENKEEL_CHANNELS_URL", "redis://[::1"),
+        ("EVENKEEL_CHANNELS_URL", "redis+cluster://a:1"),
+        ("EVENKEEL_BROKER_URL", "redis+cluster://a:1"),
+        ("REDIS_URL", "redis+cluster://a:1,b:x"),
         ("DATABASE_URL", "nonsense://x"),
         ("EVENKEEL_DEBUG", "maybe"),
         ("EVENKEEL_AGENT_RATE", "many"),
@@ -105,3 +108,15 @@ def test_broker_and_channel_layer_may_be_other_servers(tmp_path: Path) -> None:
     given = {"REDIS_URL": "redis://a", "EVENKEEL_BROKER_URL": "redis://b"}
     assert started(tmp_path, asked, **given).stdout == "redis://b\n"
     assert started(tmp_path, asked, REDIS_URL="redis://a").stdout == "redis://a\n"
+
+
+@pytest.mark.parametrize("missing", ["EVENKEEL_BROKER_URL", "EVENKEEL_CHANNELS_URL"])
+def test_beside_a_cluster_broker_and_channel_layer_are_another_redis(
+    tmp_path: Path, missing: str
+) -> None:
+    url = "redis+cluster://a:1,b:2"
+    given = {"EVENKEEL_BROKER_URL": "redis://c", "EVENKEEL_CHANNELS_URL": "redis://c"}
+    assert started(tmp_path, "s.REDIS_URL", REDIS_URL=url, **given).stdout == f"{url}\n"
+    del given[missing]
+    refused = started(tmp_path, "1", REDIS_URL=url, **given).stderr.splitlines()[-1]
+    assert refused.endswith(f"give {missing} the address of another Redis that is none")

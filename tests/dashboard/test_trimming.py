@@ -62,7 +62,7 @@ def test_nothing_goes_above_the_lowest_offset_that_was_set(group: Group, store: 
         store.xadd(keys.entries(0), {"e": n}, id=f"{n}-0")
     for ms in (100, 500):
         offsets.hold(partition, Offset(ms, 0))
-    read_before = {0: Offset(900, 0)}, live_groups.history(), Kept()
+    read_before = {0: Offset(900, 0)}, live_groups.histories(), Kept()
     live_groups.trim_entries(group.stream, *read_before)
     assert store.xrange(keys.entries(0), "101-0", "101-0")
     store.delete(keys.hold(0))
@@ -105,6 +105,7 @@ def test_what_was_read_before_a_failover_trims_nothing(
         store.xadd(StreamKeys(group.stream).entries(0), {"e": n}, id=f"{n}-0")
     store.hset(GroupKeys(group.name).offsets, f"{group.stream}:0", "900-0")
     with monkeypatch.context() as patch:
-        patch.setattr(live_groups, "history", lambda: "of another server")
+        others = dict.fromkeys(live_groups.histories(), "of another server")
+        patch.setattr(live_groups, "histories", lambda: others)
         assert coordinator.trim() == 0
     assert coordinator.trim() > 0

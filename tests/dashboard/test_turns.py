@@ -7,12 +7,24 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import uvicorn
+from pytest_django.fixtures import Settings
 
+from assignment.types import GroupSettings
 from dashboard.agents import routes, turns
+from dashboard.agents.requests import Problem
 from dashboard.agents.turns import LATER_MAX_S, PER_SECOND, WAIT_MAX_S, Turns
 from dashboard.live import batch
-from dashboard.live.batch import CALLS_MAX, JOINS_AT_ONCE, Batch, Overloaded
+from dashboard.live.batch import (
+    CALLS_MAX,
+    ENOUGH,
+    GATHERED_MAX,
+    JOINS_AT_ONCE,
+    Batch,
+    Overloaded,
+)
 from dashboard.live.scripts import script
+from dashboard.web.__main__ import APPLICATION, OPTIONS
 from tests.dashboard.test_api import BEAT, JOIN, Caller, token_of
 
 A_SECOND = int(PER_SECOND)
@@ -39,6 +51,43 @@ def test_a_group_waits_for_no_other() -> None:
     while made.take("herd") is not None:
         pass
     assert made.take("other") == 0
+
+
+def waits_of(made: Turns, group: str, count: int) -> list[float]:
+    waits = [made.take(group) for _ in range(count)]
+    return [wait for wait in waits if wait is not None]
+
+
+def test_groups_share_the_pace_while_members_of_them_wait() -> None:
+    clock = Clock()
+    made = Turns(clock)
+    for group in ("a", "b"):
+        waits_of(made, group, A_SECOND // 2)
+    clock.now_s += 2 * turns.COUNT_EVERY_S
+    first, second = waits_of(made, "a", 2)
+    assert second - first == pytest.approx(2 / PER_SECOND)
+    clock.now_s += 2
+    assert waits_of(made, "a", 2) == pytest.approx([0, 1 / PER_SECOND])
+
+
+def test_joins_come_slower_while_heartbeats_are_answered_late() -> None:
+    made = Turns(Clock())
+    made.lag_s = 10 * turns.LATE_S
+    assert waits_of(made, "g", 3) == pytest.approx([0, 10 / PER_SECOND, 20 / PER_SECOND])
+
+
+async def test_how_late_calls_are_answered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s: list[float] = []
+
+    async def carried_out(calls: list[Any]) -> None:
+        waited_s.append(asyncio.get_running_loop().time() - calls[0].asked_s)
+        calls[0].answer.set_result((b"", 0))
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    made = Batch()
+    await made.call(script("report"), "g", [])
+    await asyncio.sleep(0)
+    assert made.lag_s >= waited_s[0] >= 0
 
 
 def test_a_herd_that_comes_when_it_was_told_to_is_taken() -> None:
@@ -73,6 +122,50 @@ def test_what_is_told_is_bounded_and_so_is_what_is_kept(monkeypatch: pytest.Monk
     clock.now_s += 1
     made.take("late")
     assert set(made._next) == {"late"}
+
+
+def test_a_connection_outlives_several_heartbeats() -> None:
+    given = uvicorn.main.make_context("web", [APPLICATION, *OPTIONS], resilient_parsing=True).params
+    heartbeat_ms = GroupSettings(stream="s", partitions=1).heartbeat_ms
+    assert given["timeout_keep_alive"] * 1_000 >= 4 * heartbeat_ms
+
+
+async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[int] = []
+
+    async def carried_out(calls: list[Any]) -> None:
+        trips.append(len(calls))
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    async def called(number: int) -> None:
+        """One in each turn of the loop, which is a gathering."""
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await made.call(script("report"), "g", [])
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    monkeypatch.setattr(batch, "GATHER_S", 0)
+    made = Batch()
+    await made.call(script("report"), "g", [])
+    assert trips == [1]
+    await asyncio.gather(called(0), *(called(n) for n in range(ENOUGH)))
+    assert 2 < trips[1] <= GATHERED_MAX + 2
+    trips.clear()
+    await asyncio.gather(*(called(0) for _ in range(ENOUGH)), called(4))
+    assert trips[0] == ENOUGH
+
+
+def test_requests_are_told_to_redis_by_parts_of_their_limit(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.AGENT_RATE_PER_SECOND = 10 * routes.UNTOLD_SHARE
+    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: 1_000.0)
+    rate = routes.Rate()
+    assert [rate.admitted("t").requests for _ in range(30)] == 3 * [*[0] * 9, 10]
+    rate.counted("t:1000", settings.AGENT_RATE_PER_SECOND + 1)
+    with pytest.raises(Problem):
+        rate.admitted("t")
 
 
 async def test_members_come_before_those_who_want_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

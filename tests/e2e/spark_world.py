@@ -16,7 +16,8 @@ from agent.consumer.control import monotonic_ms
 from agent.spark.pipeline import Pipeline
 from agent.spark.runner import Consumer
 from agent.state.partition import PartitionState
-from agent.store.door import RedisDoor, ScriptCall
+from agent.store.cluster import door_to
+from agent.store.door import ScriptCall
 from agent.store.events import Append, AppendResult, EventStore, Packed
 from assignment.scripts import agent_side, dead_letters
 from assignment.scripts.agent_side import Granted, StateChange
@@ -63,7 +64,7 @@ class SparkWorld:
 
     def __init__(self, url: str, name: str, folder: Path, partitions: int = 2) -> None:
         self.url, self.name, self.folder = url, name, folder
-        self.world = World(RedisDoor(url), name)
+        self.world = World(door_to(url), name)
         self.store = self.world.store
         self.events = EventStore.connect(url)
         self.partitions = [Partition(name, n) for n in range(partitions)]

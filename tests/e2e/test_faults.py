@@ -85,6 +85,8 @@ def test_step_is_right_whose_fences_changed_by_a_raised_incarnation_alone(
         ({**RESTARTED, "incarnation_raised": False}, "others_fences_changed is 12"),
         ({**RESTARTED, "others_owners_changed": 1}, "others_owners_changed is 1"),
         ({"incarnation_raised": True}, "the incarnation was raised"),
+        ({**RESTARTED, "name": "stream_slot"}, "the incarnation was raised"),
+        ({**RESTARTED, "name": "group_slot", "expired_leases": 1}, "expired_leases is 1"),
         ({"others_commit_gap_during_ms": 10_000}, "is not below the lease"),
         ({"lost": 1}, "lost is 1"),
         ({"doubled": 2}, "doubled is 2"),

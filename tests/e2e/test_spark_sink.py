@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from agent.spark.pipeline import Pipeline
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SinkResult, SqlSink, sqlite_sink
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.types import START, Offset, Partition
 from tests.e2e.spark_world import SparkWorld, arrow, lines, one, until
 
@@ -85,7 +86,7 @@ def test_effects_and_offset_stand_in_the_sink(
 def test_redis_behind_its_sink_is_brought_there_and_nothing_counts_twice(
     world: SparkWorld, session: SparkSession, sums: Sums
 ) -> None:
-    """As after a crash between the sink's commit and Redis'."""
+    """As after a crash between the sink's commit and Redis'; its dead letter comes with it."""
     first, second = world.partitions
     done = world.append(first, one(key="a", amount=1))
     door = sums.door()
@@ -97,6 +98,7 @@ def test_redis_behind_its_sink_is_brought_there_and_nothing_counts_twice(
         to_offset=done,
         events=1,
         changes=[("a", {"amount": 1})],
+        dead=[DeadLetter("bad", str(done), 1, b"{")],
     )
     assert door.apply(delivery) is SinkResult.APPLIED
     world.append(first, one(key="a", amount=2))
@@ -106,6 +108,7 @@ def test_redis_behind_its_sink_is_brought_there_and_nothing_counts_twice(
         until(world.all_committed, "everything")
     assert sums.of(first) == {"a": 3}
     assert sums.of(second) == {"b": 4}
+    assert world.dead_letters(first) == list(delivery.dead)
 
 
 def test_batch_of_an_owner_of_yesterday_leaves_no_effect(

@@ -24,6 +24,9 @@ class FakeDoor:
     As one connection: after a failover it leads to the old primary until that refuses or ends.
     """
 
+    in_cluster = False
+    address = "fake"
+
     def __init__(self, server: FakeRedis) -> None:
         self.server = server
         self.down = False
@@ -51,6 +54,9 @@ class FakeDoor:
         """Never waits, as `wait`."""
         server = self._reach()
         return [name for name, after in streams.items() if self._above(server, name, after, 1)]
+
+    def settle(self, keys: Sequence[str]) -> None:
+        """One server, as RedisDoor."""
 
     def close(self) -> None:
         pass

@@ -96,7 +96,9 @@ class SimReplicaManager(ReplicaManager):
         self._agent, self._world = agent, agent.world
         self._work_alarm = Alarm(self._world.agenda, self._work_due)
         self._watch_alarm = Alarm(self._world.agenda, self._watch_due)
-        super().__init__(agent.new_store(), Path(), agent.inbox.put, agent.clock, KEEP_UNWANTED_MS)
+        store = agent.new_store()
+        told = agent.inbox.put, agent.clock, KEEP_UNWANTED_MS
+        super().__init__(store, Path(), *told, quick=store)
         self._watches = False
         self._closed = NEVER_CLOSED  # type: ignore[assignment]
         self.slow = self._world.random.random() < 0.3

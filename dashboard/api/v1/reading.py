@@ -13,6 +13,7 @@ from dashboard.api.v1 import doors
 from dashboard.models import Group
 from dashboard.pages.texts import parse_moment
 from dashboard.records.queries import groups as group_queries
+from dashboard.records.queries import known
 
 Row = TypeVar("Row")
 router = Router()  # one for all: Ninja finds a path in the first router that has it, and no further
@@ -42,6 +43,14 @@ def now_ms() -> int:
 def moment(text: str | None) -> int | None:
     """Raises InvalidInput."""
     return parse_moment(text) if text else None
+
+
+def moment_of(group: Group, text: str | None) -> int | None:
+    """As a moment of its history. Raises InvalidInput, also where it is kept no longer."""
+    at_ms = moment(text)
+    if at_ms is not None:
+        known.check_kept(group, at_ms)
+    return at_ms
 
 
 def allowed(request: HttpRequest, group: str) -> list[str]:

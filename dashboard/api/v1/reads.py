@@ -9,7 +9,7 @@ from ninja import Query
 from assignment.types import Partition
 from dashboard.api import health
 from dashboard.api.v1 import answers, doors, forms
-from dashboard.api.v1.reading import allowed, behind, group_named, moment, now_ms, piece, router
+from dashboard.api.v1.reading import allowed, behind, group_named, moment_of, now_ms, piece, router
 from dashboard.live import watching
 from dashboard.live.cells import LivePartition
 from dashboard.live.connection import StoreUnavailable
@@ -108,7 +108,8 @@ def _live(snapshot: LiveSnapshot) -> dict[str, Any]:
 )
 def members(request: HttpRequest, name: forms.GroupName, asked: Query[forms.MembersAsked]) -> Any:
     """Members by id; at a past moment those that owned something."""
-    row, at_ms = group_named(name), moment(asked.at)
+    row = group_named(name)
+    at_ms = moment_of(row, asked.at)
     rows: list[dict[str, Any]]
     if at_ms is None:
         rows = [_plain(member) for member in watching.snapshot(name).members]
@@ -137,7 +138,8 @@ def partitions(
     request: HttpRequest, name: forms.GroupName, asked: Query[forms.PartitionsAsked]
 ) -> Any:
     """Partitions by number, with who owns each."""
-    row, at_ms = group_named(name), moment(asked.at)
+    row = group_named(name)
+    at_ms = moment_of(row, asked.at)
     rows = _now(name, asked) if at_ms is None else _then(row, at_ms, asked)
     found = piece(behind(rows, asked.cursor, _number_of), asked.limit, _number_of)
     return found | {"at_ms": at_ms}
@@ -192,7 +194,8 @@ def partition(
     asked: Query[forms.PartitionAsked],
 ) -> Any:
     """One partition, with who owns it."""
-    row, at_ms = group_named(name), moment(asked.at)
+    row = group_named(name)
+    at_ms = moment_of(row, asked.at)
     if number >= row.partitions:
         raise Http404(f"Group {name} has partitions 0 to {row.partitions - 1}.")
     if at_ms is None:

@@ -110,7 +110,8 @@ def commands(group: str, member: str) -> Iterator[list[bytes]]:
         fence = str(number)
         yield [run(look.script, *look.args)]
         yield [huge]
-        yield [run("commit", partition, member, fence, "0-0", "1-1", "1", "0", "1", VALUE, b"", "")]
+        ends = ("0-0", "1-1", "1", "0", "1")
+        yield [run("commit", partition, member, fence, *ends, VALUE, b"", "", "0")]
         yield [pack("HSET", keys.members, f"{member}-bad", VALUE[:2_048])]
         event = ("XADD", keys.events, "*", "seq", str(number), "type", "acquired", "partition")
         of = ("member", member, "fence", fence, "at_ms", str(number))

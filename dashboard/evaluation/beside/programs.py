@@ -89,7 +89,15 @@ def cpu_s(run: Run) -> Mapping[str, float]:
         if pid is None:
             continue
         with suppress(psutil.Error):
-            first = psutil.Process(pid)
-            times = [one.cpu_times() for one in (first, *first.children(recursive=True))]
-            found[part.name] = sum(one.user + one.system for one in times)
+            found[part.name] = family_cpu_s(pid)
     return found
+
+
+def family_cpu_s(pid: int) -> float:
+    """With its children, and those of theirs that have ended. Raises psutil.Error."""
+    first, spent_s = psutil.Process(pid), 0.0
+    for one in (first, *first.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            spent_s += times.user + times.system + times.children_user + times.children_system
+    return spent_s

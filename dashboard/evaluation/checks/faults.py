@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 from dashboard.demo import processes
+from dashboard.demo.demo import Demo
 from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.judge import late, not_zero
 from dashboard.evaluation.steps import Window
@@ -33,7 +34,9 @@ QUIET_S = LEASE_S + 2
 FLOW_S = 1_800.0  # all flights of the year take so long, which is longer than the steps
 WARM_BATCHES = 8
 AWAY_S = 60.0
-MAY_LOSE_WRITES = ("redis_restart",)  # the only steps that may raise the incarnation
+# The only steps that may raise the incarnation: the group's data are another server's then.
+MAY_LOSE_WRITES = ("redis_restart", "group_failover", "group_slot", "group_slot_by_key")
+HURT_NO_OWNER = ("term", "dashboard_away", "stream_failover", "stream_slot", *MAY_LOSE_WRITES)
 SUSPEND_TRIES = 3  # a consumer that had no batch in hand when it was stopped proves nothing
 
 
@@ -177,13 +180,24 @@ class Faults:
         return bool(self.run.demo.status().get("history_behind") == 0)
 
 
-def check(names: Sequence[str], seed: int) -> tuple[dict[str, Any], list[str]]:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of a run: which system, struck how. `options`: of its demo."""
+
+    make: type[Demo]
+    faults: type[Faults]
+    steps: Mapping[str, Callable[[Any], None]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check(kind: Kind, names: Sequence[str], seed: int) -> tuple[dict[str, Any], list[str]]:
     """The steps' numbers, and what is wrong. Raises Refused, TreeFailed, Stopped."""
-    with own_run(say, seed, speed=speed_for(FLIGHTS_IN_ALL, FLOW_S)) as run:
+    speed = speed_for(FLIGHTS_IN_ALL, FLOW_S)
+    with own_run(say, seed, kind.make, speed=speed, **kind.options) as run:
         run.start()
-        faults = Faults(run)
+        faults = kind.faults(run)
         for name in names:
-            STEPS[name](faults)
+            kind.steps[name](faults)
         run.wait_processed(run.end_flow())
         run.demo.wait_settled()
         found = run.evaluate_times("--steps", faults.windows)
@@ -206,6 +220,7 @@ STEPS: dict[str, Callable[[Faults], None]] = {
         Faults.redis_restart,
     )
 }
+ON_ONE = Kind(Demo, Faults, STEPS)
 
 
 @dataclass(slots=True)
@@ -239,7 +254,7 @@ def faults_of(step: Mapping[str, Any]) -> list[str]:
         wrong.append("the incarnation was raised")
     if not step["incarnation_raised"]:
         wrong += not_zero(step, "others_fences_changed")
-    if step["name"] in ("term", "dashboard_away", "redis_restart"):
+    if step["name"] in HURT_NO_OWNER:
         wrong += not_zero(step, "expired_leases")
     if step["name"] == "suspend" and step["refused_commits"] == 0:
         wrong.append("no commit was refused: the run is void")

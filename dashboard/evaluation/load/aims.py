@@ -24,7 +24,9 @@ FILES_BESIDE = 50  # of the interpreter, and connections that are being made ane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """`partitions`: in all. `processes`: of the client. `seconds`: of the measured window."""
+    """`partitions`: in all. `processes`: of the client. `seconds`: of the measured window.
+    `webs`, `workers`: processes of the system; `postgres`: its database is one, else SQLite.
+    """
 
     members: int
     groups: int
@@ -33,6 +35,9 @@ class Sizes:
     seconds: int
     restart_web: bool = False
     kill_member: bool = False
+    webs: int = 1
+    workers: int = 1
+    postgres: bool = False
 
     @property
     def by_group(self) -> dict[str, int]:
@@ -117,7 +122,7 @@ def _judged(found: Found, asked: Sizes, session_s: float) -> Iterator[tuple[str,
         return name, found[name], "0", found[name] == 0
 
     cores = found["cpu_cores"]
-    in_all = round(cores["web"] + cores["worker"] + cores["redis"], 3)
+    in_all = round(sum(cores.values()) - cores["client"], 3)
     yield below("tick_gap_max_ms", TICK_GAP_MS)
     if not asked.members:
         yield "cpu_cores in all", in_all, f"below {QUIET_CORES:g}", in_all < QUIET_CORES

@@ -8,7 +8,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,22 @@ import msgspec
 import psutil
 
 from dashboard.demo import processes
+from dashboard.demo.parts import kind_of
 from dashboard.demo.tree import TreeFailed
-from dashboard.evaluation.beside.programs import cpu_s, line_of, made_groups, program, tell
+from dashboard.evaluation.beside.programs import (
+    cpu_s,
+    family_cpu_s,
+    line_of,
+    made_groups,
+    program,
+    tell,
+)
 from dashboard.evaluation.load import client, counted
 from dashboard.evaluation.load.aims import Sizes, missed
 from dashboard.evaluation.load.client import Status, Task
 from dashboard.evaluation.load.told import Latencies
 from dashboard.evaluation.load.watching import Watch
+from dashboard.evaluation.redis_servers import Postgres
 from dashboard.evaluation.system import TIMINGS, Run, ask, own_run
 from dashboard.management.arguments import say
 
@@ -37,7 +46,8 @@ REPLACED_WITHIN_S = 60.0
 SESSION_S = TIMINGS.session_timeout_ms / 1e3
 LOOK_S = 0.5
 TELL_S = 5.0
-PARTS = {"web": ("web",), "worker": ("worker", "beat"), "redis": ("redis",)}
+PARTS = {"web": "web", "worker": "worker", "beat": "worker", "redis": "redis"}
+DATABASE = "database"  # of SQLite web and worker pay themselves
 
 
 @dataclass(slots=True)
@@ -73,6 +83,7 @@ class Scene:
     asked: Sizes
     watch: Watch
     crowd: Crowd
+    postgres: Postgres | None = None
     found: Found = field(default_factory=dict)
     _told_s: float = 0.0
 
@@ -116,17 +127,14 @@ class Scene:
         pids = self._pids()
         self.crowd.ask("anew")
         before, machine = self.crowd.status(), machine_s()
-        cpu_before, began_s = cpu_s(self.run), time.monotonic()
+        cpu_before, began_s = self._cpu_s(), time.monotonic()
         self.watch.anew()
         self.run.pass_time(self.asked.seconds)
-        seconds, cpu, busy = time.monotonic() - began_s, cpu_s(self.run), machine_s() - machine
+        seconds, cpu, busy = time.monotonic() - began_s, self._cpu_s(), machine_s() - machine
         gap_ms, after = self.watch.gaps.longest_ms, self.crowd.status()
         if self._pids() != pids:
             raise TreeFailed("a part of the system was restarted while it was measured")
-        spent = {
-            name: sum(cpu[part] - cpu_before[part] for part in parts)
-            for name, parts in PARTS.items()
-        }
+        spent = {name: cpu[name] - cpu_before[name] for name in cpu}
         spent["client"] = after.cpu_s - before.cpu_s
         beats = after.count.get("beats", 0) - before.count.get("beats", 0)
         latencies, others = Latencies(after.latencies), busy - sum(spent.values())
@@ -145,6 +153,15 @@ class Scene:
         }
         for kind, text in after.why.items():
             say(f"the first of {kind}: {text}")
+
+    def _cpu_s(self) -> dict[str, float]:
+        """By kind of process, however many there are of it."""
+        found = dict.fromkeys([*PARTS.values(), DATABASE], 0.0)
+        for name, seconds in cpu_s(self.run).items():
+            found[PARTS[kind_of(name)]] += seconds
+        if self.postgres is not None:
+            found[DATABASE] = family_cpu_s(self.postgres.pid)
+        return found
 
     def _pids(self) -> list[int | None]:
         return [getattr(part, "pid", None) for part in self.run.demo.tree.parts]
@@ -171,7 +188,7 @@ class Scene:
     def restart_web(self) -> int:
         """How many partitions changed hands, or were granted anew, by it."""
         alive = self.asked.members - self.asked.kill_member
-        web = next(part for part in self.run.demo.tree.parts if part.name == "web")
+        web = next(part for part in self.run.demo.tree.parts if kind_of(part.name) == "web")
         before, granted = self.watch.all_locks(self.asked.by_group), self._grants()
         say("web: killed")
         processes.kill(web.family)  # type: ignore[attr-defined]
@@ -197,18 +214,33 @@ def shown(status: Status) -> str:
 
 def check(asked: Sizes, seed: int) -> tuple[Found, list[str]]:
     """What the command answers, and the aims that were missed. Raises TreeFailed, Stopped."""
-    with own_run(say, seed, demo=False) as run:
+    with _database(asked) as postgres, _system(asked, seed, postgres) as run:
         run.demo.start_dashboard()
         if run.demo.redis is None:
             raise TreeFailed("load_check needs the embedded Redis: unset REDIS_URL")
         tokens = made_groups(run, asked.by_group)
         with (
             Watch(run.demo.redis.server.url, list(tokens)) as watch,
-            _crowd(run, asked, tokens, seed) as crowd,
+            crowd_of(run, asked, tokens, seed) as crowd,
         ):
-            scene = Scene(run, asked, watch, crowd)
-            found = _run(scene)
+            found = _run(Scene(run, asked, watch, crowd, postgres))
     return found, missed(found, asked, SESSION_S)
+
+
+@contextmanager
+def _database(asked: Sizes) -> Iterator[Postgres | None]:
+    """None: SQLite, or what the environment names."""
+    postgres = Postgres() if asked.postgres else None
+    try:
+        yield postgres
+    finally:
+        if postgres is not None:
+            postgres.close()
+
+
+def _system(asked: Sizes, seed: int, postgres: Postgres | None) -> AbstractContextManager[Run]:
+    url = postgres.url if postgres is not None else ""
+    return own_run(say, seed, demo=False, database_url=url, webs=asked.webs, workers=asked.workers)
 
 
 def _run(scene: Scene) -> Found:
@@ -228,10 +260,11 @@ def _run(scene: Scene) -> Found:
         found["replaced_s"] = scene.kill_member()
     if asked.restart_web:
         found["restarted_web_moves"] = scene.restart_web()
-    sizes = {name: getattr(asked, name) for name in ("members", "groups", "partitions")}
+    sizes = {name: getattr(asked, name) for name in SIZES}
     return {**sizes, **{name: found[name] for name in ORDER}}
 
 
+SIZES = ("members", "groups", "partitions", "webs", "workers", "postgres")
 ORDER = (
     "beats", "timeouts", "errors", "web_us_per_beat", "p50_ms", "p99_ms", "cpu_cores",
     "tick_gap_max_ms", "join_steady_s", "moves", "rebalances", "restarted_web_moves",
@@ -240,7 +273,7 @@ ORDER = (
 
 
 @contextmanager
-def _crowd(run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int) -> Iterator[Crowd]:
+def crowd_of(run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int) -> Iterator[Crowd]:
     assert run.demo.redis is not None
     programs = []
     with ExitStack() as stack:

@@ -25,6 +25,7 @@ from assignment.member.state import (
     ConsumerState,
     MemberState,
     claims_of,
+    holds,
     lease_is_over,
     next_due_ms,
     unable_because,
@@ -246,7 +247,7 @@ class LightMember:
             self._fenced(str(error))
             return
         lost = [claim for claim, held in zip(claims, answer.held, strict=True) if not held]
-        if lost and self.acting is None:  # else it may just have been released
+        if self.acting is None and any(holds(self.state, one) for one in lost):  # not released
             self.told.fail("errors", f"{self.name} lost {lost}")
         self._feed(messages.Renewed(sent_ms, frozenset(lost)))
         self._see(Epoch(answer.incarnation, answer.mode_epoch))

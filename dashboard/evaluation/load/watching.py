@@ -5,19 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.conf import settings
-
 from assignment import wire
 from assignment.types import Partition
 from assignment.wire import GroupKeys
 from dashboard.live import health
-from dashboard.live.connection import client_of, ms_of
+from dashboard.live.connection import client_of, ms_of, own_key
 
 SAMPLE_S = 0.1  # a tenth of a tick
 SAMPLED_GROUPS = 20  # whose own ticks are followed, evenly over all, the last among them
 AT_ONCE = 1_000
 # Groups that a tick finds unchanged, and so looks at no further: only the tick itself is stamped.
-RESTS = f"{settings.REDIS_PREFIX}:rests"
 
 
 @dataclass(slots=True)
@@ -72,7 +69,7 @@ class Watch:
             pipe.time().get(health.sign_key(health.Sign.TICK))
             for group in self.sampled:
                 pipe.hget(GroupKeys(group).meta, "tick_ms")
-                pipe.hexists(RESTS, group)
+                pipe.hexists(own_key("rests"), group)
             gaps, (now, ticked, *found) = self.gaps, pipe.execute()
             gaps.saw("", int(ticked or 0), ms_of(*now))
             of_groups = zip(self.sampled, found[::2], found[1::2], strict=True)

@@ -1,15 +1,27 @@
 """`python3 manage.py fault_check --json`: what each kind of fault costs, measured at the locks.
 
-A run of its own, with flights flowing all the time. Exit 0 only when every step was right.
+A run of its own, with flights flowing all the time. With `--redis cluster` on a Redis Cluster,
+whose nodes fail and whose slots move. Exit 0 only when every step was right.
 """
 
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from dashboard.evaluation.checks.faults import STEPS, check
+from dashboard.evaluation.checks.cluster_faults import ON_CLUSTER
+from dashboard.evaluation.checks.faults import ON_ONE, check
 from dashboard.evaluation.judge import VIOLATED
-from dashboard.evaluation.runner import EvaluationCommand, Found, add_seed, add_steps, told
+from dashboard.evaluation.runner import (
+    EvaluationCommand,
+    Found,
+    add_seed,
+    add_steps,
+    bad_input,
+    told,
+)
+
+KINDS = {"one": ON_ONE, "cluster": ON_CLUSTER}
+STEPS = tuple(dict.fromkeys((*ON_ONE.steps, *ON_CLUSTER.steps)))
 
 
 class Command(EvaluationCommand):
@@ -20,6 +32,12 @@ class Command(EvaluationCommand):
         super().add_arguments(parser)
         add_steps(parser, STEPS)
         add_seed(parser, "of the run")
+        parser.add_argument("--redis", choices=KINDS, default="one", help="one, or a cluster")
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
-        return told(*check(options["steps"], options["seed"]))
+        kind = KINDS[options["redis"]]
+        asked: list[str] = options["steps"]
+        names = [name for name in asked if name in kind.steps]
+        if names != asked != list(STEPS):
+            bad_input(f"--redis {options['redis']} has the steps {', '.join(kind.steps)}")
+        return told(*check(kind, names, options["seed"]))

@@ -20,6 +20,8 @@ SIZES = {  # option -> least, most, default, what it is
     "partitions": (1, 1_000_000, None, "partitions in all, default two a member and one a group"),
     "processes": (1, 16, 1, "processes that play the members"),
     "seconds": (1, 3_600, 30, "of the window that is measured"),
+    "webs": (1, 16, 1, "web processes of the system, behind one address"),
+    "workers": (1, 16, 1, "Celery workers of the system"),
 }
 
 
@@ -47,7 +49,12 @@ class Command(EvaluationCommand):
         parser.add_argument(
             "--restart-web",
             action="store_true",
-            help="afterwards kill the web process, which is started anew: what moves by that",
+            help="afterwards kill a web process, which is started anew: what moves by that",
+        )
+        parser.add_argument(
+            "--postgres",
+            action="store_true",
+            help="the system's database is a PostgreSQL of its own (a wheel), not SQLite",
         )
         add_seed(parser, "of when members join and try again")
 
@@ -55,9 +62,8 @@ class Command(EvaluationCommand):
         given = {name: options[name] for name in SIZES}
         if given["partitions"] is None:
             given["partitions"] = max(2 * given["members"], given["groups"])
-        asked = Sizes(
-            **given, kill_member=options["kill_member"], restart_web=options["restart_web"]
-        )
+        given |= {name: options[name] for name in ("kill_member", "restart_web", "postgres")}
+        asked = Sizes(**given)
         if why := refusal_of(asked, files_limit()):
             bad_input(why)
         found, missed = check(asked, options["seed"])

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from assignment import ownership
 from dashboard.api.v1.addresses import AS_OF
 from dashboard.pages.views import past
-from dashboard.records.queries import colours, epochs
+from dashboard.records.queries import colours, epochs, known
 from dashboard.records.queries import ownership as ownership_queries
 
 MOVES_SHOWN = 500
@@ -75,6 +75,10 @@ def epoch_changes(request: HttpRequest, name: str) -> JsonResponse:
     if moment.epoch is None:
         raise BadRequest("epoch= is missing: an epoch is played, not a moment")
     from_ms, names = moment.epoch.at_ms, dict[str, int]()
+    try:
+        known.check_kept(moment.group, from_ms)
+    except known.NotKept as error:
+        raise BadRequest(str(error)) from error
     steps = ownership_queries.steps(moment.group, from_ms, moment.at_ms, CHANGES_MAX + 1)
     told = [
         (at_ms, number, -1 if owner is None else names.setdefault(owner, len(names)), fence)

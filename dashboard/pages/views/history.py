@@ -6,7 +6,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
 from assignment import maps
-from dashboard.models import Group
+from dashboard.models import Group, ScaleDown
 from dashboard.pages import texts
 from dashboard.pages.views import base, past
 from dashboard.records.audit import losses
@@ -110,6 +110,30 @@ def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
         "ended": lambda row: None if row.ended_ms is None else texts.exact(row.ended_ms),
     }
     return base.csv_file(f"{name}-ownership", OWNERSHIP_COLUMNS, rows, made)
+
+
+SCALE_DOWN_COLUMNS = (
+    *("id", "asked_at", "asked_at_ms", "told_at_ms", "ended_at_ms", "actor", "source", "reason"),
+    *("percent", "members", "stay", "leave", "timeout_ms", "at_deadline", "state", "outcomes"),
+)
+
+
+def _outcomes(row: ScaleDown) -> str:
+    return "; ".join(f"{m}: {e['outcome'] or 'here'}" for m, e in sorted(row.members.items()))
+
+
+def scale_downs_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
+    group, filters, then_ms = _asked(request, name)
+    rows = for_file(scale_downs.found(group, filters))
+    if then_ms is not None:
+        rows = (then.scale_down(row, then_ms) for row in rows)
+    made: dict[str, base.Made] = {
+        "asked_at": lambda row: texts.exact(row.asked_at_ms),
+        "members": "live",
+        "leave": lambda row: len(row.members),
+        "outcomes": _outcomes,
+    }
+    return base.csv_file(f"{name}-scale-downs", SCALE_DOWN_COLUMNS, rows, made)
 
 
 def _asked(request: HttpRequest, name: str) -> tuple[Group, Filters, int | None]:

@@ -12,7 +12,7 @@ from dashboard.models import Group, Tenure
 from dashboard.pages import picture, texts
 from dashboard.pages.pixels import WIDTH_MIN, Frame
 from dashboard.pages.views import base
-from dashboard.records.queries import colours, intervals, marks, tenures
+from dashboard.records.queries import colours, intervals, known, marks, tenures
 from dashboard.records.queries import groups as group_queries
 from dashboard.records.queries.intervals import Intervals, Shown
 from dashboard.records.queries.pages import Filters, Page, page_of
@@ -112,6 +112,10 @@ def partition_owner(request: HttpRequest, name: str, number: int) -> JsonRespons
     if asked.errors:
         return JsonResponse({"error": "; ".join(asked.errors)}, status=400)
     at_ms = base.now_ms() if moment is None else moment
+    try:
+        known.check_kept(group, at_ms)
+    except known.NotKept as error:
+        return JsonResponse({"error": str(error)}, status=400)
     hues = colours.of_group(group.pk)
     found = tenures.at_moment(group, at_ms, number)
     replicas = intervals.replicas_at(group, at_ms, [number])

@@ -18,7 +18,7 @@ from django.shortcuts import render
 
 from assignment import metrics
 from assignment.errors import InvalidInput
-from assignment.ownership import OwnershipMap
+from assignment.ownership import OwnershipMap, nobody
 from dashboard.actions import access
 from dashboard.api.v1.addresses import AS_OF
 from dashboard.live.cells import PARTITION_STATES
@@ -144,8 +144,9 @@ def moment_of_epoch(group: Group, key: str, text: str) -> Moment:
 
 def past_of(moment: Moment) -> Past:
     said = known.of_moment(moment.group, moment.at_ms)
-    found = ownership.at(moment.group, moment.at_ms)
-    return Past(moment=moment, known=said, map=found, hues=colours.of_group(moment.group.pk))
+    group = moment.group
+    found = ownership.at(group, moment.at_ms) if said.is_known else nobody(group.partitions)
+    return Past(moment=moment, known=said, map=found, hues=colours.of_group(group.pk))
 
 
 def address_of(moment: Moment) -> str:

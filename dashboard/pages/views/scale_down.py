@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
-from django.http import StreamingHttpResponse as File
 
 from assignment.coordinator import scale_down as rules
 from assignment.errors import InvalidInput
@@ -16,12 +15,10 @@ from dashboard.actions import scale_down as actions
 from dashboard.actions.preview import Asked, Preview, preview
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AtDeadline, Group, Plan, ScaleDown, ScaleDownState
-from dashboard.pages import texts
 from dashboard.pages.forms import ExtendForm, ReasonForm, ScaleDownForm
 from dashboard.pages.views import base
 from dashboard.records.audit import By
 from dashboard.records.queries import scale_downs
-from dashboard.records.queries.pages import Filters, for_file
 
 BESIDE = ("member", "preview", "propose")  # sent with the wizard's own fields
 ALL = 100  # percent that stay: a list of everybody, nobody marked
@@ -210,26 +207,3 @@ def _progress(row: ScaleDown) -> base.Context:
         "took_ms": (row.ended_at_ms or row.asked_at_ms) - row.asked_at_ms,
         "left": [(member, left) for member in members for left in member.partitions],
     }
-
-
-# --- the file -------------------------------------------------------------------------------------
-
-COLUMNS = (
-    *("id", "asked_at", "asked_at_ms", "told_at_ms", "ended_at_ms", "actor", "source", "reason"),
-    *("percent", "members", "stay", "leave", "timeout_ms", "at_deadline", "state", "outcomes"),
-)
-
-
-def _outcomes(row: ScaleDown) -> str:
-    return "; ".join(f"{m}: {e['outcome'] or 'here'}" for m, e in sorted(row.members.items()))
-
-
-def scale_downs_csv(request: HttpRequest, name: str) -> File:
-    made: dict[str, base.Made] = {
-        "asked_at": lambda row: texts.exact(row.asked_at_ms),
-        "members": "live",
-        "leave": lambda row: len(row.members),
-        "outcomes": _outcomes,
-    }
-    rows = for_file(scale_downs.found(base.see(name).group, Filters()))
-    return base.csv_file(f"{name}-scale-downs", COLUMNS, rows, made)

@@ -1,6 +1,6 @@
 """What needs attention, in lists: of all groups that somebody may see, and of one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -24,9 +24,18 @@ class Shown:
 
 def limits_of(group: Group) -> Limits:
     """All of them: its own, and for the rest those that were declared."""
-    found = AttentionLimits.objects.filter(group=group).values_list("values", flat=True).first()
-    own = {name: value for name, value in (found or {}).items() if name in LIMITS}
-    return {**DEFAULTS, **own}
+    return limits_of_all([group])[group.pk]
+
+
+def limits_of_all(groups: Sequence[Group]) -> dict[int, Limits]:
+    """By the group's key."""
+    rows = AttentionLimits.objects.filter(group__in=groups).values_list("group", "values")
+    found = dict(rows)
+    return {group.pk: {**DEFAULTS, **_own(found.get(group.pk))} for group in groups}
+
+
+def _own(stored: Mapping[str, int] | None) -> Limits:
+    return {name: value for name, value in (stored or {}).items() if name in LIMITS}
 
 
 def raised(rights: Rights) -> QuerySet[Occurrence]:

@@ -5,14 +5,14 @@ for the first time never flap, in however many rounds their partitions come to t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from django.db.models import QuerySet
 
 from dashboard.live.attention import DEFAULTS, Limits
-from dashboard.models import FLAPPING_TEXT_MAX, Group, Tenure
+from dashboard.models import FLAPPING_TEXT_MAX, Group, MemberRecord, Tenure
 from dashboard.pages import amounts
 
 WINDOW_MS = 600_000  # what is longer ago has settled
@@ -42,6 +42,15 @@ def why(group: Group, now_ms: int, limits: Limits = DEFAULTS) -> str:
     members = rejoined(group, now_ms, limits["flapping_joins"])
     said = [*_partitions_said(group, partitions), *_members_said(members)]
     return "; ".join(said)[:FLAPPING_TEXT_MAX]
+
+
+def may_flap(groups: Collection[Group], now_ms: int) -> frozenset[int]:
+    """Keys of those in which anybody joined, or anything changed hands, within the window."""
+    since_ms = now_ms - WINDOW_MS
+    begun = Tenure.objects.filter(group__in=groups, started_ms__gte=since_ms)
+    joined = MemberRecord.objects.filter(group__in=groups, joined_at_ms__gte=since_ms)
+    found = (rows.order_by().values_list("group_id", flat=True) for rows in (begun, joined))
+    return frozenset(pk for rows in found for pk in rows.distinct())
 
 
 def _partitions_said(group: Group, found: list[Returned]) -> Iterator[str]:

@@ -4,7 +4,7 @@ Lists are made from stored samples and records only; they never wait for Redis.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from dashboard.records.queries.pages import narrowed
 from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
 
-FRESH_MS = 30_000  # a sample is taken every 5 s; an older one says nothing of now
+# A sample is taken every 5 s, or as often as many groups allow; an older one says nothing of now.
+FRESH_MS = 30_000
+QUIET_MS = 300_000  # so often where no members are, and nothing is to be done
 TREND_POINTS = 24
 TREND_ROWS_MAX = 5_000  # of one page; a group that flaps all day must not slow the list
 LAG_TREND_MS = 120_000
@@ -57,8 +59,8 @@ class Stored:
     @property
     def fresh(self) -> Sample | None:
         """None: nothing is known of now."""
-        is_fresh = self.sample is not None and self.sample.at_ms >= self.now_ms - FRESH_MS
-        return self.sample if is_fresh else None
+        one = self.sample
+        return one if one is not None and is_fresh(one, self.now_ms) else None
 
 
 SORTS: dict[str, Any] = {
@@ -76,26 +78,38 @@ SORTS: dict[str, Any] = {
 
 def rows(now_ms: int, rights: Rights = EVERYTHING) -> list[GroupRow]:
     """Every group that may be seen, in the order of names; trends are left out."""
-    fresh = Sample.objects.filter(at_ms__gte=now_ms - FRESH_MS).order_by("-at_ms")
-    samples = _newest(fresh)
-    lasts = _newest(light(Rebalance.objects.select_related("first")))
+    samples = newest(Sample.objects.filter(_fresh(now_ms)).order_by("-at_ms"))
+    lasts = newest(light(Rebalance.objects.select_related("first")))
     return [_row(group, samples.get(group.pk), lasts.get(group.pk)) for group in visible(rights)]
 
 
 def stored(groups: Sequence[Group], now_ms: int) -> list[Stored]:
-    samples = _newest(Sample.objects.order_by("-at_ms"))
-    lasts = _newest(light(Rebalance.objects.all()))
+    samples = newest(Sample.objects.order_by("-at_ms"))
+    lasts = newest(light(Rebalance.objects.all()))
     return [
         Stored(group=g, sample=samples.get(g.pk), last=lasts.get(g.pk), now_ms=now_ms)
         for g in groups
     ]
 
 
-def _newest(found: QuerySet[Any]) -> dict[int, Any]:
-    """The first of each group, in their order."""
+def newest(found: QuerySet[Any], of: Collection[int] | None = None) -> dict[int, Any]:
+    """The first of each group, in their order; `of` these groups only."""
     first = found.filter(group=OuterRef("pk")).values("id")[:1]
-    ids = Group.objects.values_list(Subquery(first), flat=True).order_by()
+    groups = Group.objects.all() if of is None else Group.objects.filter(pk__in=of)
+    ids = groups.values_list(Subquery(first), flat=True).order_by()
     return {row.group_id: row for row in found.filter(id__in=ids).order_by()}
+
+
+def is_fresh(sample: Sample, now_ms: int) -> bool:
+    """Whether it says what is now."""
+    quiet_ms = 0 if sample.members else QUIET_MS
+    return sample.at_ms >= now_ms - FRESH_MS - quiet_ms
+
+
+def _fresh(now_ms: int) -> Q:
+    """As `is_fresh`."""
+    since_ms = now_ms - FRESH_MS
+    return Q(at_ms__gte=since_ms) | Q(members=0, at_ms__gte=since_ms - QUIET_MS)
 
 
 def _row(group: Group, sample: Sample | None, last: Rebalance | None) -> GroupRow:
@@ -188,8 +202,7 @@ def members_at(group: Group, at_ms: int) -> list[MemberRecord]:
 
 def sample_at(group: Group, at_ms: int) -> Sample | None:
     """The newest then, unless it was old."""
-    rows = group.samples.filter(at_ms__range=(at_ms - FRESH_MS, at_ms))
-    return rows.order_by("-at_ms").first()
+    return group.samples.filter(_fresh(at_ms), at_ms__lte=at_ms).order_by("-at_ms").first()
 
 
 def summary(found: Sequence[GroupRow]) -> dict[str, Any]:

@@ -177,13 +177,14 @@ def _spells(
 
 
 def begun_ms(group: Group) -> int | None:
-    """When the first was recorded of what can be drawn; None: nothing yet."""
+    """When the first was recorded of what can be drawn, and is kept; None: nothing yet."""
     firsts = (
         group.member_records.order_by("joined_at_ms").values_list("joined_at_ms", flat=True),
         group.rebalances.order_by("at_ms").values_list("at_ms", flat=True),
         group.tenures.order_by("started_ms").values_list("started_ms", flat=True),
     )
-    return min((at for rows in firsts if (at := rows.first()) is not None), default=None)
+    found = [at for rows in firsts if (at := rows.first()) is not None]
+    return max(min(found), group.history_from_ms) if found else None
 
 
 def _count(group: Group, numbers: Sequence[int], from_ms: int, to_ms: int) -> int:

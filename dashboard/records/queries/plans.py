@@ -78,7 +78,8 @@ def compared(plan: Plan, *, is_over: bool = False) -> list[Compared]:
     runs = plan.state == PlanState.RUNNING and not is_over
     tenures = _tenures(plan, {move.number for move in moves})
     given = set[tuple[int, str]]() if runs else _given(plan)
-    is_lost = plan.group.gaps.filter(at_ms__gte=plan.started_at_ms).exists()
+    is_dropped = plan.started_at_ms < plan.group.history_from_ms
+    is_lost = is_dropped or plan.group.gaps.filter(at_ms__gte=plan.started_at_ms).exists()
     return [
         _compared(move, tenures.get(move.number, ()), plan, given, runs=runs, is_lost=is_lost)
         for move in moves

@@ -67,7 +67,8 @@ def at_moment(group: Group, at_ms: int) -> ScaleDown | None:
 
 def found(group: Group, filters: Filters) -> QuerySet[ScaleDown]:
     """Newest first."""
-    return narrowed(group.scale_downs.order_by("-id"), id__lt=filters.before)
+    asked = {"asked_at_ms__gte": filters.from_ms, "asked_at_ms__lt": filters.to_ms}
+    return narrowed(group.scale_downs.order_by("-id"), id__lt=filters.before, **asked)
 
 
 def rounds(row: ScaleDown) -> list[Rebalance]:

@@ -8,7 +8,7 @@ from django.db.models.functions import RowNumber
 
 from assignment.types import Partition
 from dashboard.models import Group, HistoryGap, Tenure
-from dashboard.records.queries import ownership
+from dashboard.records.queries import known, ownership
 from dashboard.records.queries.pages import Filters, narrowed
 
 DAY_MS = 86_400_000
@@ -86,6 +86,8 @@ class OwnerAt:
 
 
 def owner_at(group: Group, partition: Partition, at_ms: int) -> OwnerAt:
+    """Raises known.NotKept."""
+    known.check_kept(group, at_ms)
     rows = at_moment(group, at_ms, partition.number)
     since_ms = rows[0].started_ms if rows else _last_end(group, partition, at_ms)
     lost = group.gaps.filter(at_ms__gt=since_ms).exclude(events_lost=0).exists()

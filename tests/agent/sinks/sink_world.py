@@ -4,6 +4,7 @@ An event's effect is one row, so that what is lost or doubled can be seen.
 """
 
 import sqlite3
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from agent.spark.sink_start import SinkStart
 from agent.spark.sql_sink import Cursor, Delivery, SinkDoor, SqlSink
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import BatchStart
+from assignment.scripts.dead_letters import DeadLetter
 from assignment.types import Claim, Offset, Partition
 from tests.contract.world import P0, P1, World, offset
 
@@ -100,18 +102,25 @@ class Consumer:
         )
         return [replace(one, replication_id="") for one in begun]
 
-    def commit(self, planned: BatchStart, to: int) -> Outcome:
-        """Events come one for each number in (committed, to]."""
+    def commit(self, planned: BatchStart, to: int, bad: Container[int] = ()) -> Outcome:
+        """Events come one for each number in (committed, to]; of the `bad` none can be read."""
         one = range_of(planned, offset(to))
         self.batches += 1
         events = range(planned.committed.ms + 1, to + 1)
-        changes = PartitionChanges([(f"{n:03}", {"amount": n}) for n in events])
-        counted = Counted(len(events), str(offset(to)))
-        return self.committer.commit([(one, counted)], {planned.partition.number: changes})
+        good = [(f"{n:03}", {"amount": n}) for n in events if n not in bad]
+        dead = [bad_letter(n) for n in events if n in bad]
+        counted = Counted(len(events), str(offset(to)), dead=dead)
+        changes = {planned.partition.number: PartitionChanges(good)}
+        return self.committer.commit([(one, counted)], changes)
 
 
 def planned(fence: int, committed: int, total: int = 0, partition: Partition = P0) -> BatchStart:
     return BatchStart(partition, fence, offset(committed), total)
+
+
+def bad_letter(number: int) -> DeadLetter:
+    """Of a text that is no UTF-8, and has what a database may refuse."""
+    return DeadLetter("bad\0", str(offset(number)), 0, b"%03d \xff\0" % number)
 
 
 def committed(world: World) -> Offset:

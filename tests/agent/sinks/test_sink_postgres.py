@@ -15,6 +15,7 @@ from tests.agent.sinks.sink_world import (
     GROUP,
     Consumer,
     Database,
+    bad_letter,
     committed,
     delivery,
     hand_to_b,
@@ -42,6 +43,17 @@ def test_postgres_sink_keeps_the_same_promises(
     assert first.door.apply(delivery(fence, 5, 9)) is SinkResult.FENCED
     b.commit(planned(fence_b, 5, 5), 7)
     assert (committed(world), database.events()) == (offset(7), numbers(1, 7))
+
+
+@pytest.mark.postgres
+def test_postgres_has_the_letters_of_a_batch_as_they_were(postgres_url: str) -> None:
+    """Also what its texts cannot hold."""
+    database = Database(postgres_sink(postgres_url, write_rows))
+    door = SinkDoor(database.sink, "lettered")
+    door.open(P0, 7)
+    dead = [bad_letter(1), bad_letter(2)]
+    assert door.apply(replace(delivery(7, 0, 3), dead=dead)) is SinkResult.APPLIED
+    assert door.letters(P0, START, offset(3)) == [(offset(3), 7, dead)]
 
 
 @pytest.mark.postgres

@@ -34,8 +34,8 @@ from tests.contract.world import P0, World, commit_of, offset
 TOKEN = "ekt_a-token"
 DENIED = (redis.exceptions.NoPermissionError,)
 WITHOUT_KEYS = {
-    *("client|setinfo", "discard", "exec", "info|replication", "info|server", "multi", "ping"),
-    "time",
+    *("client|setinfo", "cluster|slots", "discard", "exec", "info|replication", "info|server"),
+    *("multi", "ping", "time", "wait"),
 }
 KEY_AFTER = {"xread": ("STREAMS",), "evalsha": ("0" * 40, "1"), "evalsha_ro": ("0" * 40, "1")}
 WRONG_FORM = ("wrong number of arguments", "unknown command", "unknown subcommand")
@@ -375,8 +375,8 @@ def test_what_it_may_ask_is_nothing_that_the_server_calls_dangerous(place: Place
     risky = {str(name) for kind in kinds for name in cat(kind)}
     for commands in (rights.agent_commands(), rights.producer_commands()):
         found = {name for name in commands if {name, name.partition("|")[0]} & risky}
-        parts_of_commands = {"client|setinfo", "info|server", "info|replication"}
-        assert found <= {*parts_of_commands, "del", "exists", "pexpire", "pttl"}
+        parts_of_commands = {"client|setinfo", "cluster|slots", "info|server", "info|replication"}
+        assert found <= {*parts_of_commands, "del", "exists", "pexpire", "pttl", "wait"}
 
 
 def test_a_person_scales_down_with_the_token_too(

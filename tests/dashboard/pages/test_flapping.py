@@ -4,8 +4,10 @@ import pytest
 from django.test import Client
 
 from dashboard import coordinator
+from dashboard.live import watching
 from dashboard.live.attention import DEFAULTS
 from dashboard.models import Group, MemberRecord, Tenure
+from dashboard.push import frames
 from dashboard.records.queries import flapping, groups
 from dashboard.records.queries.flapping import WINDOW_MS, Rejoined, Returned, returns
 from tests.dashboard.agents import FakeAgent
@@ -121,6 +123,8 @@ def test_the_overview_says_why(visitor: Client, group: Group) -> None:
     assert " went a → b → a within " in row.why and "; member b joined 3 times in 10 min" in row.why
     page = visitor.get("/").content.decode()
     assert "member b joined 3 times in 10 min" in page
+    state, why = frames.state_of(watching.snapshot(group.name))
+    assert (state, why) == (row.state, row.why), "the header of its pages says the same"
 
 
 def test_queries_are_few_however_many_partitions(

@@ -84,7 +84,7 @@ class Scene:
         run(agent_side.next_batch(self.agent.member), self.group.name)
 
     def committed(self) -> str:
-        return live_groups.committed(self.group.name, [self.partition])[0]
+        return live_groups.committed(self.group.name, self.partition)
 
 
 @pytest.fixture

@@ -80,6 +80,17 @@ def test_the_file(visitor: Client, scene: Scene, ended: ScaleDown) -> None:
     assert (line["members"], line["stay"], line["leave"]) == ("3", "2", "1")
 
 
+def test_the_file_as_of_a_moment(visitor: Client, scene: Scene, ended: ScaleDown) -> None:
+    def lines(at_ms: int) -> list[Any]:
+        link = f"/groups/{scene.group.name}/history/scale-downs.csv?at={at_ms}"
+        answer: Any = visitor.get(link)
+        return list(csv.DictReader(answer.getvalue().decode().splitlines()))
+
+    (line,) = lines((ended.ended_at_ms or 0) - 1)
+    assert (line["state"], line["ended_at_ms"]) == ("running", "")
+    assert not lines(ended.asked_at_ms - 1)
+
+
 def test_audit_and_rebalance_link_to_it(visitor: Client, scene: Scene, ended: ScaleDown) -> None:
     link = f'href="{address(scene, ended)}"'
     assert link in text_of(visitor.get("/audit/"))

@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from dashboard.actions import attention, webhooks
 from dashboard.coordinator import attending
+from dashboard.coordinator.attending import Taken
 from dashboard.live.attention import DEFAULTS
 from dashboard.models import (
     AuditSource,
@@ -55,7 +56,7 @@ def test_what_begins_is_acknowledged_and_ends_is_told(
         row = Sample.objects.create(
             group=group, at_ms=at_ms, members=1, owned=4, conflicts=conflicts, stalled=0
         )
-        attending.look(group, row, DEFAULTS)
+        attending.look([Taken(group, row, DEFAULTS)])
 
     sampled(5_000, 2)
     row = Occurrence.objects.get()
@@ -81,7 +82,7 @@ def test_what_begins_is_acknowledged_and_ends_is_told(
 
 def test_without_a_webhook_nothing_is_kept(group: Group) -> None:
     row = Sample.objects.create(group=group, at_ms=1, members=1, owned=4, conflicts=1)
-    attending.look(group, row, DEFAULTS)
+    attending.look([Taken(group, row, DEFAULTS)])
     assert Occurrence.objects.exists() and not Delivery.objects.exists()
 
 

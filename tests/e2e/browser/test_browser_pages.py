@@ -9,9 +9,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from playwright.async_api import Page
 
+from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.models import AuditSource, Group
 from dashboard.records.audit import By
+from tests.dashboard.agents import make_group
 from tests.e2e.browser.conftest import NewContext
 from tests.e2e.browser.stage import Stage, background, until
 
@@ -109,6 +111,31 @@ async def test_click_and_keys_on_the_map_open_a_partition(
     await page.go_back()
     await page.click("#map", position={"x": 20, "y": 20})
     await page.wait_for_url("**/partitions/0/")
+
+
+async def test_a_map_of_many_partitions_is_zoomed(stage: Stage, logged_in: NewContext) -> None:
+    group = await sync_to_async(make_group)(f"{stage.group.name}-many", partitions=600)
+    await sync_to_async(coordinator.tick)()
+    page = await page_of(logged_in, viewport=WIDE)
+    await page.goto(f"/groups/{group.name}/")
+    said = page.locator("#map-zoom output")
+    assert await said.inner_text() == ""
+    await page.click("[data-zoom=in]")
+    assert await said.inner_text() == "partitions 150 to 449 of 600"
+    await page.click("[data-zoom=later]")
+    assert await said.inner_text() == "partitions 300 to 599 of 600"
+    assert page.url.endswith("#300-599")
+    await page.hover("#map", position={"x": 5, "y": 5})
+    assert f"{group.stream}:300" in await page.inner_text("#card")
+    await page.reload()
+    assert await said.inner_text() == "partitions 300 to 599 of 600"
+    await page.focus("#map")
+    for key, shown in (("+", "375 to 524"), ("PageUp", "300 to 449"), ("-", "225 to 524")):
+        await page.keyboard.press(key)
+        assert await said.inner_text() == f"partitions {shown} of 600", key
+    await page.keyboard.press("0")
+    assert await said.inner_text() == "" and "#" not in page.url
+    assert await page.is_disabled("[data-zoom=out]")
 
 
 async def test_overlays_change_the_picture(stage: Stage, logged_in: NewContext) -> None:

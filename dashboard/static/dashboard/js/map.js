@@ -1,45 +1,25 @@
 // The ownership map: a canvas drawn from typed arrays. Colour = owner, outline = state, a striped
 // band = its learner with what it has restored, hatched edges = standbys, a notch = its owner is
 // leaving. Nothing moves but a partition that changes hands: a short fade from the old owner's
-// colour.
+// colour. Of many partitions a window is shown: `count` places of the order from `first` on.
 import {STATES} from "./live.js";
-import {HUES, css, mix, pattern, readColours, readHues} from "./paint.js";
+import {FORMS, LABELLED, MARKED, Marks} from "./map_marks.js";
+import {HUES, css, mix, readColours, readHues} from "./paint.js";
 import {Pixels, word} from "./pixels.js";
-import {number, short, span} from "./show.js";
+import {number, span} from "./show.js";
 
 const FADE_MS = 900;
 const FADE_STEP_MS = 50; // more often it takes the browser longer than what changes
 const WIDTHS = [200, 120, 88, 56, 40, 28, 20, 14, 10, 8, 6, 5, 4, 3];
+const FEWEST = 24; // in a window
 const OWNED = STATES.indexOf("owned"),
   UNKNOWN = STATES.indexOf("unknown");
-const LABELLED = 28; // pixels wide; narrower cells have no text
-const MARKED = 8; // narrower ones have a mark of one colour
-// Of a state's outline: colour, width, dashes.
-const FORMS = {
-  acquiring: ["accent", 2, [4, 3]],
-  restoring: ["accent", 2, [8, 3]],
-  releasing: ["accent", 2, [1, 3]],
-  unowned: ["warn", 2, [6, 3]],
-  conflict: ["alarm", 4, []],
-  unknown: ["muted", 1.5, [2, 2]],
-  halted: ["alarm", 3, [2, 3]],
-  paused: ["muted", 3, []],
-  pausing: ["muted", 3, [8, 3]],
-  unserved: ["warn", 3, [1, 3]],
-};
-const STANDBYS_SHOWN = 3; // of one partition; the card and the table name all
 const height = (width) => (width >= 56 ? 56 : width >= 28 ? 28 : width);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-const linear = (v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-// Whichever of the two inks stands out more (WCAG's relative luminance).
-const ink = (c) =>
-  0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]) > 0.18
-    ? "#0b0f13"
-    : "#ffffff";
-
-export class OwnershipMap {
+export class OwnershipMap extends Marks {
   constructor(canvas, live) {
+    super();
     this.canvas = canvas;
     this.live = live;
     this.cells = live.cells;
@@ -47,6 +27,8 @@ export class OwnershipMap {
     this.arrange = "number";
     this.lit = null;
     this.focus = -1;
+    this.first = 0;
+    this.count = Infinity;
     this.moves = new Map();
     this.due = new Set();
     this.fading = new Set(); // partitions; due null: all
@@ -75,7 +57,7 @@ export class OwnershipMap {
   }
 
   layout() {
-    const size = this.cells.size,
+    const size = Math.min(this.count, this.cells.size),
       wide = this.canvas.parentElement.clientWidth;
     if (!size || !wide) return;
     const tall = Math.max(320, innerHeight * 0.6);
@@ -101,13 +83,35 @@ export class OwnershipMap {
   // place -> partition, and back
   order() {
     const size = this.cells.size;
-    this.at = Int32Array.from({length: size}, (_, n) => n);
+    const all = Int32Array.from({length: size}, (_, n) => n);
     if (this.arrange === "member") {
       const {owner} = this.cells;
-      this.at = this.at.sort((a, b) => owner[a] - owner[b] || a - b);
+      all.sort((a, b) => owner[a] - owner[b] || a - b);
     }
-    this.places = new Int32Array(size);
-    for (let place = 0; place < size; place++) this.places[this.at[place]] = place;
+    const shown = Math.min(this.count, size);
+    this.first = Math.max(0, Math.min(this.first, size - shown));
+    this.at = all.subarray(this.first, this.first + shown);
+    this.places = new Int32Array(size).fill(-1); // not in the window
+    for (let place = 0; place < shown; place++) this.places[this.at[place]] = place;
+  }
+
+  // As near as can be; all when `count` is as much.
+  window(first, count) {
+    this.count = count >= this.cells.size ? Infinity : Math.max(FEWEST, Math.round(count));
+    this.first = Math.round(first);
+    this.layout();
+  }
+
+  // What lies under partition n, or in the middle, stays where it is.
+  zoom(factor, n = this.focus) {
+    const shown = this.at.length,
+      place = n >= 0 && this.places[n] >= 0 ? this.places[n] : shown / 2;
+    this.window(this.first + place * (1 - factor), shown * factor);
+  }
+
+  // By a share of the window.
+  pan(share) {
+    this.window(this.first + this.at.length * share, this.count);
   }
 
   colourOf(ownerIndex) {
@@ -131,7 +135,7 @@ export class OwnershipMap {
   change(detail) {
     const before = this.looks;
     this.readMembers();
-    if (this.cells.size !== this.at?.length) {
+    if (this.cells.size !== this.places?.length) {
       this.layout();
       return;
     }
@@ -180,7 +184,7 @@ export class OwnershipMap {
 
   paintCells(context, now, scale, numbers) {
     for (const n of numbers) {
-      if (n >= this.places.length) continue;
+      if (!(this.places[n] >= 0)) continue;
       const [x, y, right] = this.box(this.places[n]);
       context.clearRect(x, y, right - x, this.height);
       this.cell(context, n, x, y, right - x, this.shadeOf(n, now), scale);
@@ -328,158 +332,6 @@ export class OwnershipMap {
     this.marks(context, n, x, y, w, h, scale, fill);
   }
 
-  marks(context, n, x, y, w, h, scale, fill) {
-    const state = STATES[this.cells.state[n]];
-    context.globalAlpha = this.opacityOf(n);
-    if (!scale) this.replicas(context, n, x, y, w, h);
-    if (this.isLeaving(n))
-      this.notch(context, x, y, this.width < MARKED ? w / 2 : Math.min(10, w / 3));
-    this.outline(context, state, x, y, w, h);
-    if (this.width >= LABELLED) this.label(context, n, state, x, y, w, h, fill, scale);
-    if (n === this.focus) {
-      context.globalAlpha = 1;
-      context.setLineDash([]);
-      context.lineWidth = 2;
-      context.strokeStyle = css(this.colours.ink);
-      context.strokeRect(x + 1, y + 1, w - 2, h - 2);
-    }
-    context.globalAlpha = 1;
-  }
-
-  isLeaving(n) {
-    const owner = this.cells.owner[n];
-    return owner >= 0 && this.leaving?.[owner] === 1;
-  }
-
-  notch(context, x, y, side) {
-    context.fillStyle = css(this.colours.warn);
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(x + side, y);
-    context.lineTo(x, y + side);
-    context.fill();
-  }
-
-  // Standbys: edges at the right, hatched. A learner: a band below, striped as far as it has
-  // restored. In cells of a few pixels there is room for the learner's colour only.
-  replicas(context, n, x, y, w, h) {
-    const {cells} = this,
-      learner = cells.learner[n];
-    if (learner < 0 && !cells.standbys.has(n)) return;
-    if (this.width < MARKED) {
-      if (learner >= 0) {
-        context.fillStyle = css(this.colourOf(learner));
-        context.fillRect(x, y + h - Math.ceil(h / 3), w, Math.ceil(h / 3));
-      }
-      return;
-    }
-    const thick = h >= 56 ? 9 : h >= 28 ? 6 : Math.max(2, Math.round(h / 4));
-    const band = learner < 0 ? 0 : thick;
-    const keepers = cells.standbys.get(n) ?? [];
-    for (let i = 0; i < keepers.length && i < STANDBYS_SHOWN; i++) {
-      this.edged(
-        context,
-        x + w - (i + 1) * (thick + 1) + 1,
-        y,
-        thick,
-        h - band,
-        this.pattern(context, this.colourOf(keepers[i]), "hatch"),
-      );
-    }
-    if (!band) return;
-    const done = cells.ready[n] ? 1 : (cells.percent[n] || 0) / 100;
-    this.edged(context, x, y + h - band, w, band, css(this.colours.sunk));
-    context.fillStyle = this.pattern(context, this.colourOf(learner), "stripe");
-    context.fillRect(x, y + h - band + 1, Math.round(w * done), band - 1);
-  }
-
-  edged(context, x, y, w, h, fill) {
-    context.fillStyle = css(this.colours.surface);
-    context.fillRect(x - 1, y - 1, w + 1, h + 1);
-    context.fillStyle = fill;
-    context.fillRect(x, y, w, h);
-  }
-
-  pattern(context, colour, kind) {
-    return pattern(context, colour, kind, this.colours.surface);
-  }
-
-  outline(context, state, x, y, w, h) {
-    const form = FORMS[state];
-    if (!form) return;
-    const [colour, width, dash] = form;
-    if (this.width < MARKED) {
-      context.fillStyle = css(this.colours[colour]);
-      context.fillRect(x + w / 4, y + h / 4, w / 2, h / 2);
-      return;
-    }
-    context.setLineDash(dash);
-    context.lineWidth = width;
-    context.strokeStyle = css(this.colours[colour]);
-    context.strokeRect(x + width / 2 + 0.5, y + width / 2 + 0.5, w - width - 1, h - width - 1);
-    context.setLineDash([]);
-  }
-
-  label(context, n, state, x, y, w, h, fill, scale) {
-    context.fillStyle = ink(fill);
-    context.textBaseline = "middle";
-    context.textAlign = "left";
-    if (this.height < 56 || w < 84) {
-      context.textAlign = "center";
-      context.font = "11px system-ui, sans-serif";
-      context.fillText(scale ? scale.text(scale.value(n)) : String(n), x + w / 2, y + h / 2, w - 4);
-      return;
-    }
-    context.font = "600 16px system-ui, sans-serif";
-    context.fillText(String(n), x + 10, y + 19);
-    context.font = "12px system-ui, sans-serif";
-    const owner = this.cells.ownerOf(n),
-      edge = scale ? 0 : Math.min(STANDBYS_SHOWN, this.cells.standbys.get(n)?.length ?? 0) * 10;
-    const word =
-      state === "owned"
-        ? this.isLeaving(n)
-          ? "leaving"
-          : ""
-        : ["unowned", "unserved"].includes(state)
-          ? ""
-          : state;
-    const learned = scale ? "" : this.learned(n),
-      roomy = w - edge >= 150;
-    const [above, beside] = scale
-      ? [scale.text(scale.value(n)), ""]
-      : roomy || !learned
-        ? [word, learned]
-        : [learned, ""];
-    context.globalAlpha *= 0.9;
-    context.fillText(
-      this.fitting(context, owner ? short(owner) : state, w - 20 - edge - (beside ? 44 : 0)),
-      x + 10,
-      y + (learned ? 35 : 39),
-    );
-    context.textAlign = "right";
-    context.fillText(above, x + w - 8 - edge, y + 19, w - 44 - edge);
-    context.fillText(beside, x + w - 8 - edge, y + 35);
-  }
-
-  // What the learner has restored, in a few signs; "" without one.
-  learned(n) {
-    const {cells} = this;
-    if (cells.learner[n] < 0) return "";
-    return cells.ready[n]
-      ? "ready"
-      : Number.isNaN(cells.percent[n])
-        ? "—"
-        : `${cells.percent[n]}\u202f%`;
-  }
-
-  // The end of a member's id tells it from the others: where there is no room, the beginning goes.
-  fitting(context, text, room) {
-    let shown = text;
-    while (shown.length > 4 && context.measureText(shown).width > room)
-      shown = `…${shown.slice(shown[0] === "…" ? 2 : 1)}`;
-    return shown;
-  }
-
   partitionAt(clientX, clientY) {
     const box = this.canvas.getBoundingClientRect();
     const column = Math.floor((clientX - box.left) / this.width),
@@ -501,7 +353,12 @@ export class OwnershipMap {
   step(key) {
     const by = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns}[key];
     if (!by) return false;
-    const from = this.focus < 0 ? 0 : this.places[this.focus] + by;
+    let from = this.focus < 0 ? 0 : this.places[this.focus] + by;
+    if (from < 0 || from >= this.at.length) {
+      const before = this.first;
+      this.window(this.first + by, this.count);
+      from -= this.first - before;
+    }
     if (from >= 0 && from < this.at.length) this.focus = this.at[from];
     this.draw();
     return true;

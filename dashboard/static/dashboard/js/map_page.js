@@ -2,6 +2,7 @@
 import {live, showState} from "./group.js";
 import {STATES} from "./live.js";
 import {OwnershipMap} from "./map.js";
+import {zoomOf} from "./map_zoom.js";
 import {eta, fence, moment, number, short, span} from "./show.js";
 
 const canvas = document.getElementById("map");
@@ -14,6 +15,7 @@ const partitionUrl = (n) => canvas.dataset.partition.replace("/0/", `/${n}/`);
 for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent))
   map.moves.set(n, moves);
 
+const zoom = zoomOf(map);
 let looks = map.looks;
 
 live.addEventListener("change", ({detail}) => {
@@ -195,6 +197,7 @@ for (const choice of document.querySelectorAll("[data-overlay], [data-arrange]")
     else {
       map.arrange = choice.value;
       map.order();
+      zoom.show();
     }
     map.draw();
   });

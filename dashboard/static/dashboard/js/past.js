@@ -1,6 +1,7 @@
 // The time machine's page: maps of moments that were, drawn as the live one. No socket.
 import {STATES} from "./live.js";
 import {OwnershipMap} from "./map.js";
+import {zoomOf} from "./map_zoom.js";
 import {PastGroup} from "./past_group.js";
 import {Play} from "./play.js";
 import {fence, moment, span} from "./show.js";
@@ -57,6 +58,7 @@ function show(map, n) {
 }
 
 const maps = await Promise.all([...document.querySelectorAll("canvas[data-map]")].map(drawn));
+const zoom = document.getElementById("map-zoom") ? zoomOf(maps[0]) : null;
 
 for (const choice of document.querySelectorAll("[data-overlay], [data-arrange]")) {
   choice.addEventListener("change", () => {
@@ -65,6 +67,7 @@ for (const choice of document.querySelectorAll("[data-overlay], [data-arrange]")
       else { map.arrange = choice.value; map.order(); }
       map.draw();
     }
+    zoom?.show();
   });
 }
 
