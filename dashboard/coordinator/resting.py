@@ -84,7 +84,9 @@ def everybodys(name: str) -> bool:
 
 
 class Found(NamedTuple):
-    """`groups`: all that there are. `away`: those whose node of a Redis Cluster does not answer."""
+    """`groups`: all that there are. `away`: of the share, whose node of a Redis Cluster does not
+    answer.
+    """
 
     awake: list[Awake]
     groups: Set[str]
@@ -94,13 +96,14 @@ class Found(NamedTuple):
 def awake(ticker: Ticker, is_mine: Callable[[str], bool] = everybodys) -> Found:
     """Groups of one's share to look at now. Raises StoreUnavailable."""
     rows, asking = _rows()
+    away = glances.away(filter(is_mine, rows))
+    mine = {name: row for name, row in rows.items() if is_mine(name) and name not in away}
     stored = glances.kept()
-    mine = {name: row for name, row in rows.items() if is_mine(name)}
-    away = glances.away(mine)
-    glances.forget(stored.keys() - (rows.keys() - away))  # who comes back is looked at
-    there = {name: row for name, row in mine.items() if name not in away}
-    kept = _all_kept({name: stored[name] for name in stored.keys() & there.keys()})
-    return Found(list(_awake(there, kept, asking, len(rows), ticker)), rows.keys(), away)
+    # What is away is looked at when it is back.
+    glances.forget((stored.keys() - rows.keys()) | (stored.keys() & away))
+    kept = _all_kept({name: text for name, text in stored.items() if name in mine})
+    found = list(_awake(mine, kept, asking, len(rows), ticker))
+    return Found(found, rows.keys(), away)
 
 
 def awake_one(name: str, ticker: Ticker) -> list[Awake]:
