@@ -24,6 +24,7 @@ from dashboard.live import glances
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
 from dashboard.records.planned import WAITING
+from dashboard.records.queries import plans
 
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
 # about this share of one processor.
@@ -70,6 +71,7 @@ class Awake:
     group: Group | None
     digest: int | None
     before: Rest | None
+    is_asked: bool  # a person's request or plan is open
     is_kept: bool  # something of an earlier look
     groups: int
     ticker: Ticker
@@ -138,6 +140,7 @@ def _awake(
             group=group,
             digest=rows[name].digest,
             before=before.get(name),
+            is_asked=rows[name].digest is None or rows[name].pk in asking,
             is_kept=name in kept,
             groups=groups,
             ticker=ticker,
@@ -225,8 +228,8 @@ def _asking(only: Collection[int] | None) -> frozenset[int]:
     """Of these groups each tick has to do with what a person asked for, or with a plan's time. All
     such, or those of `only`.
     """
-    now_ms = live_groups.redis_now_ms()
-    runs = Q(state=PlanState.RUNNING) | Q(state__in=WAITING, expires_at_ms__lte=now_ms)
+    is_over = Q(state__in=WAITING, expires_at_ms__lte=plans.now_ms())
+    runs = Q(state=PlanState.RUNNING) | is_over
     open_of: tuple[QuerySet[Any], ...] = (
         RebalanceRequest.objects.filter(state__in=OPEN),
         ScaleDown.objects.filter(state=ScaleDownState.RUNNING),

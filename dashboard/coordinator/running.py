@@ -119,7 +119,7 @@ def look_at(one: Awake) -> bool:
 def _look_at(one: Awake) -> None:
     began_s = time.monotonic()
     resting.begin(one)
-    here = Here(one.name, one.group, ticker=one.ticker)
+    here = Here(one.name, one.group, ticker=one.ticker, is_asked=one.is_asked)
     looked = carry_out(ticking.tick(one.record, Coordination.SERVER), here)
     resting.keep(one, looked, time.monotonic() - began_s)
 
