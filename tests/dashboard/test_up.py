@@ -70,7 +70,7 @@ def test_taken_port_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
 
 
 def test_too_little_memory_is_one_sentence() -> None:
-    with pytest.raises(Refused, match=r"3 consumers need about 3470 MiB .* and 1000 MiB are free"):
+    with pytest.raises(Refused, match=r"3 consumers need about 3540 MiB .* and 1000 MiB are free"):
         options.check_memory(3, free=1000)
     options.check_memory(3, free=4000)
     with pytest.raises(Refused, match="need about 4630 MiB"):
