@@ -35,6 +35,7 @@ from assignment.types import (
     speaker_of,
 )
 
+NO_PARTITIONS: frozenset[Partition] = frozenset()
 SETTINGS_KEPT = 256  # texts, of as many groups that are read again and again
 CHANGES_MAX = 100  # after so many changes a new complete report is sent (coordination.md section 3)
 HELD_STATES = frozenset(HeldState)
@@ -100,7 +101,8 @@ def sorted_texts(partitions: Iterable[Partition]) -> list[str]:
 
 
 def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:
-    return frozenset(columns.Places.parse(list(texts)))
+    listed = list(texts)
+    return frozenset(columns.Places.parse(listed)) if listed else NO_PARTITIONS  # mostly
 
 
 # --- agent <-> dashboard, JSON over HTTP ----------------------------------------------------------

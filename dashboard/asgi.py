@@ -29,6 +29,7 @@ from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web import PROTOCOLS, problems  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
+from dashboard.web.places import LEFT, Places  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
 
 CLAIMS = (b"forwarded", b"x-real-ip")
@@ -38,9 +39,12 @@ SWITCH_S = 0.001  # so soon a thread that reads a large report lets the loop go 
 
 log = logging.getLogger(__name__)
 agents = AgentApi()
+in_turn: Any = pages
+if settings.IS_POOLED:
+    in_turn = Places(pages, settings.DATABASE_POOL - LEFT, ("/healthz", settings.STATIC_URL))
 people = ProtocolTypeRouter(
     {
-        "http": Bounded(pages),
+        "http": Bounded(in_turn),
         "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
@@ -117,10 +121,7 @@ async def _refuse(scope: dict[str, Any], send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close"})
         return
-    kind, body = problems.as_sent(scope["path"], 400, "No address has the character NUL.")
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 400, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await problems.refuse(scope, send, 400, "No address has the character NUL.")
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ A wrong value stops the process with one sentence that names it.
 import os
 import re
 import secrets
+import sys
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -33,6 +34,8 @@ METRICS_TOKEN_FORM = re.compile(r"[!-~]{32,}")  # what a header can carry, and n
 AUDIT_KEY_MIN = 32  # characters, as many as its digest has bytes
 PLAIN_SCHEMES = "redis", "rediss", "unix"  # of one Redis
 REDIS_SCHEMES = *PLAIN_SCHEMES, "redis+cluster", "rediss+cluster"
+WEB_MODULES = {"dashboard.web", "dashboard.asgi"}  # a web process begins with one of them
+POOL_TIMEOUT_S = 2.0  # below what an agent waits for an answer; who has none by then says so
 BUSY_TIMEOUT_S = 20  # a writer waits for another one; ticks and pages write little and often
 
 
@@ -122,7 +125,10 @@ def is_redis_address(url: str, schemes: Sequence[str] = REDIS_SCHEMES) -> bool:
         return False
 
 
-def database(folder: Path) -> dict[str, object]:
+def database(folder: Path, pool: int) -> dict[str, object]:
+    """`pool`: most connections to PostgreSQL that are kept and shared; 0: one a thread is kept, as
+    suits a worker, whose processes have one thread each, and do one task after the other.
+    """
     url = text("DATABASE_URL", f"sqlite:///{folder / 'evenkeel.sqlite3'}")
     try:
         found: dict[str, object] = dict(dj_database_url.parse(url, conn_max_age=600))
@@ -134,6 +140,10 @@ def database(folder: Path) -> dict[str, object]:
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         }
+    elif pool and str(found["ENGINE"]).endswith("postgresql"):
+        found["CONN_MAX_AGE"], found["CONN_HEALTH_CHECKS"] = 0, True  # each is the pool's again
+        kept = {"min_size": 1, "max_size": pool, "timeout": POOL_TIMEOUT_S}
+        found["OPTIONS"] = {**found.get("OPTIONS", {}), "pool": kept}  # type: ignore[dict-item]
     return found
 
 
@@ -258,7 +268,11 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": database(DATA)}
+# Where a request is answered by a thread of its own, whose connection nobody else would use.
+IS_WEB = not WEB_MODULES.isdisjoint(sys.modules)
+DATABASE_POOL = number("EVENKEEL_DATABASE_POOL", 20, 8, 1_000)  # of each web process
+DATABASES = {"default": database(DATA, DATABASE_POOL if IS_WEB else 0)}
+IS_POOLED = "pool" in DATABASES["default"].get("OPTIONS", {})  # type: ignore[operator]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYERS = {
     "default": {

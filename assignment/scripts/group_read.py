@@ -4,13 +4,13 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple, Self
 
 import msgspec
 
-from assignment import wire
+from assignment import sizes, wire
 from assignment.bounds import (
     MOMENT_MAX,
     Incarnation,
@@ -130,6 +130,7 @@ class MemberRow(_Row):
     unserved: frozenset[Partition] = frozenset()  # it cannot serve these now
 
 
+MEMBERS_KEPT = sizes.MEMBERS_MAX  # rows, a kilobyte each
 _ROW_NAMES = tuple(_Row.__dataclass_fields__)
 
 
@@ -325,8 +326,9 @@ def read_meta(raw: Raw) -> Meta:
     )
 
 
+@lru_cache(MEMBERS_KEPT)
 def read_member(member_id: str, raw: bytes) -> MemberRow:
-    """A field of the hash `members`."""
+    """A field of the hash `members`. Mostly it is the same again."""
     values = {name: value for name, value in json.loads(raw).items() if value is not None}
     row = read_as(_Row, values)
     return MemberRow(

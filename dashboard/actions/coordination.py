@@ -45,7 +45,7 @@ def switch(group: Group, mode: Coordination, by: By, *, expected: int | None = N
     asked = records.ask_switch(group, mode, by)
     try:
         with audit.atomic():
-            Group.objects.select_for_update().get(pk=group.pk)
+            Group.locked(group.pk)
             switched = _switch(group.name, mode, by, expected, note=asked.note)
             records.keep_mode(group, switching.kept(switched.before))
             if records.keep_mode(group, switching.kept(switched.after)) is ModeKept.UNKNOWN:

@@ -116,7 +116,7 @@ def change_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
 def store_settings(group: Group, changes: dict[str, Any], by: By) -> Group:
     """In the database alone, by who may: Redis is to be told afterwards. Raises InvalidInput."""
     with audit.atomic():
-        group = Group.objects.select_for_update().get(pk=group.pk)
+        group = Group.locked(group.pk)
         for name, value in changes.items():
             if name in SETTINGS and SETTINGS[name].once and value != group.settings[name]:
                 raise InvalidInput(f"{name} of a group cannot be changed")

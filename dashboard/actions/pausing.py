@@ -100,7 +100,7 @@ def _change(
     this is killed between the two, Redis is the newer, and the next change begins there.
     """
     with audit.atomic():
-        row = Group.objects.select_for_update().get(pk=group.pk)
+        row = Group.locked(group.pk)
         view = _put_back(row, live_groups.read(group.name, Purpose.LOOK))
         before = view.pauses
         reason = by.reason[: audit.REASON_MAX]

@@ -195,7 +195,7 @@ def _renumber(group: Group) -> None:
     rows = _stored(group).rows.get("snapshots", {})
     live_stored.put(group.name, "snapshots", {p: _lowered(raw, numbers) for p, raw in rows.items()})
     with transaction.atomic():
-        Group.objects.select_for_update().get(pk=group.pk)  # who stores history has it, or waits
+        Group.locked(group.pk)  # who stores history has it, or waits
         group.maps.all().delete()  # they have the fences as they were
         for old, new in numbers.items():
             first, step = old * INCARNATION_STEP, (old - new) * INCARNATION_STEP

@@ -57,7 +57,7 @@ def _look(
     starting = _is_starting(group, sample, limits)
     changed = []
     with transaction.atomic():
-        Group.objects.select_for_update().only("pk").get(pk=group.pk)  # one worker at a time
+        Group.locked(group.pk)  # one worker at a time
         rows = {row.rule: row for row in group.occurrences.filter(ended_at_ms=None)}
         for rule in attention.RULES:
             why = found[rule.word]

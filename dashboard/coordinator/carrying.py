@@ -40,12 +40,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """For which group, and by whom. `row` None: the database is away."""
+    """For which group, and by whom. `row` None: the database is away. `is_asked`: a person's
+    request or plan may be open.
+    """
 
     name: str
     row: Group | None
     by: outbox.Task = NOBODY
     ticker: Ticker = NO_TICK
+    is_asked: bool = True
 
 
 def carry_out(steps: Steps[T], here: Here) -> T:
@@ -82,6 +85,8 @@ def perform(here: Here, effect: Effect[Any]) -> Any:
         return IN_REDIS[kind](here, effect)
     if here.row is None:
         raise RecordsAway("the database is away")
+    if not here.is_asked and kind in ASKED:
+        return ASKED[kind]
     try:
         return IN_DATABASE[kind](here.row, effect)
     except AWAY as error:
@@ -235,6 +240,8 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.SetTarget: _set_target,
     effects.Push: lambda here, effect: push.push(here.name, effect.what),
 }
+# What is found where nobody asked for anything: a query each that a look need not make.
+ASKED: Mapping[type[Effect[Any]], Any] = {effects.ReadRequests: (), effects.AdvancePlans: None}
 IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadRecord: lambda group, effect: _read_record(group),
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),

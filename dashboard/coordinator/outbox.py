@@ -76,7 +76,7 @@ def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry, now_ms: int
     if not live_groups.records_lost(group.name):
         return
     with transaction.atomic():
-        models.Group.objects.select_for_update().get(pk=group.pk)  # of two processes one notes it
+        models.Group.locked(group.pk)  # of two processes one notes it
         if lost := live_groups.records_lost(group.name):
             group.gaps.create(at_ms=_at_ms(oldest, now_ms), events_lost=0, records_lost=lost)
             live_groups.forget_lost(group.name, lost)

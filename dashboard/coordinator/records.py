@@ -69,7 +69,7 @@ def ask_switch(group: models.Group, mode: Coordination, by: By) -> models.AskedS
 
 def keep_mode(group: models.Group, effect: effects.KeepMode) -> ModeKept:
     with audit.atomic():
-        row = models.Group.objects.select_for_update().get(pk=group.pk)
+        row = models.Group.locked(group.pk)
         if effect.mode <= mode_of(row):
             return ModeKept.KNOWN
         by = _who_switched(row, effect)

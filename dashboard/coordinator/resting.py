@@ -24,6 +24,7 @@ from dashboard.live import glances
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
 from dashboard.records.planned import WAITING
+from dashboard.records.queries import plans
 
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
 # about this share of one processor.
@@ -70,6 +71,7 @@ class Awake:
     group: Group | None
     digest: int | None
     before: Rest | None
+    is_asked: bool  # a person's request or plan is open
     is_kept: bool  # something of an earlier look
     groups: int
     ticker: Ticker
@@ -84,7 +86,9 @@ def everybodys(name: str) -> bool:
 
 
 class Found(NamedTuple):
-    """`groups`: all that there are. `away`: those whose node of a Redis Cluster does not answer."""
+    """`groups`: all that there are. `away`: of the share, whose node of a Redis Cluster does not
+    answer.
+    """
 
     awake: list[Awake]
     groups: Set[str]
@@ -94,13 +98,14 @@ class Found(NamedTuple):
 def awake(ticker: Ticker, is_mine: Callable[[str], bool] = everybodys) -> Found:
     """Groups of one's share to look at now. Raises StoreUnavailable."""
     rows, asking = _rows()
+    away = glances.away(filter(is_mine, rows))
+    mine = {name: row for name, row in rows.items() if is_mine(name) and name not in away}
     stored = glances.kept()
-    mine = {name: row for name, row in rows.items() if is_mine(name)}
-    away = glances.away(mine)
-    glances.forget(stored.keys() - (rows.keys() - away))  # who comes back is looked at
-    there = {name: row for name, row in mine.items() if name not in away}
-    kept = _all_kept({name: stored[name] for name in stored.keys() & there.keys()})
-    return Found(list(_awake(there, kept, asking, len(rows), ticker)), rows.keys(), away)
+    # What is away is looked at when it is back.
+    glances.forget((stored.keys() - rows.keys()) | (stored.keys() & away))
+    kept = _all_kept({name: text for name, text in stored.items() if name in mine})
+    found = list(_awake(mine, kept, asking, len(rows), ticker))
+    return Found(found, rows.keys(), away)
 
 
 def awake_one(name: str, ticker: Ticker) -> list[Awake]:
@@ -135,6 +140,7 @@ def _awake(
             group=group,
             digest=rows[name].digest,
             before=before.get(name),
+            is_asked=rows[name].digest is None or rows[name].pk in asking,
             is_kept=name in kept,
             groups=groups,
             ticker=ticker,
@@ -222,8 +228,8 @@ def _asking(only: Collection[int] | None) -> frozenset[int]:
     """Of these groups each tick has to do with what a person asked for, or with a plan's time. All
     such, or those of `only`.
     """
-    now_ms = live_groups.redis_now_ms()
-    runs = Q(state=PlanState.RUNNING) | Q(state__in=WAITING, expires_at_ms__lte=now_ms)
+    is_over = Q(state__in=WAITING, expires_at_ms__lte=plans.now_ms())
+    runs = Q(state=PlanState.RUNNING) | is_over
     open_of: tuple[QuerySet[Any], ...] = (
         RebalanceRequest.objects.filter(state__in=OPEN),
         ScaleDown.objects.filter(state=ScaleDownState.RUNNING),

@@ -77,11 +77,10 @@ class Round:
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
         found, done = resting.awake(self._said().ticker, self._is_mine), 0
+        health.note_failing(found.away)
         for number, one in enumerate(found.awake):
             done += self._give(replace(one, ticker=self._said().ticker))
             self._tell(len(found.awake) - number)
-        for name in found.away:
-            health.note_look(name, is_well=False)
         gone = (health.failing() | health.without_history()) - found.groups
         health.forget(gone)
         health.stamp_tick(len(found.groups))
@@ -98,30 +97,29 @@ class Round:
 
 def look_at(one: Awake) -> bool:
     """Whether that was done, and well. Raises StoreUnavailable."""
-    with queue.looking(one.name) as mine:
-        if not mine:
-            return False
-        try:
+    is_well = False
+    try:
+        with queue.looking(one.name) as mine:
+            if not mine:
+                return False
             _look_at(one)
-        except RecordsAway as error:
-            log.warning("tick of group=%s waits for the database: %s", one.name, error)
-            return False
-        except StoreUnavailable as error:
-            live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
-            log.error("tick failed group=%s: %s", one.name, error)
-        except Exception:  # the top of a loop: one group's trouble is not the others'
-            log.exception("tick failed group=%s", one.name)
-        else:
-            health.note_look(one.name, is_well=True)
-            return True
-        health.note_look(one.name, is_well=False)
+            is_well = True
+    except RecordsAway as error:
+        log.warning("tick of group=%s waits for the database: %s", one.name, error)
         return False
+    except StoreUnavailable as error:
+        live_groups.redis_now_ms()  # is away too when it is Redis, and not what it has of one
+        log.error("tick failed group=%s: %s", one.name, error)
+    except Exception:  # the top of a loop: one group's trouble is not the others'
+        log.exception("tick failed group=%s", one.name)
+    health.note_look(one.name, is_well=is_well)
+    return is_well
 
 
 def _look_at(one: Awake) -> None:
     began_s = time.monotonic()
     resting.begin(one)
-    here = Here(one.name, one.group, ticker=one.ticker)
+    here = Here(one.name, one.group, ticker=one.ticker, is_asked=one.is_asked)
     looked = carry_out(ticking.tick(one.record, Coordination.SERVER), here)
     resting.keep(one, looked, time.monotonic() - began_s)
 

@@ -154,7 +154,7 @@ class Ticker:
     def _look(self, one: Awake) -> bool:
         close_old_connections()
         try:
-            if self._is_heavy(one) and want_look(one.name):
+            if self._is_heavy(one) and _is_handed_over(one.name):
                 return False
             began_s = time.thread_time()
             done = look_at(one)
@@ -171,6 +171,14 @@ class Ticker:
         if found_s is None or time.monotonic() - found_s < HEAVY_FOR_S:
             return found_s is not None
         self._heavy.pop(one.name, None)
+        return False
+
+
+def _is_handed_over(group: str) -> bool:
+    try:
+        return want_look(group)
+    except StoreUnavailable as error:  # the look finds out for whom
+        log.warning("look at group=%s not published: %s", group, error)
         return False
 
 

@@ -32,7 +32,13 @@ class Demo:
 
     def __init__(self, options: Options, say: Callable[[str], None]) -> None:
         if options.demo:
-            asked.check_memory(options.consumers, asked.free_mib(), options.consumer_mib)
+            asked.check_memory(
+                options.consumers,
+                asked.free_mib(),
+                options.consumer_mib,
+                webs=options.webs,
+                workers=options.workers,
+            )
         self.options = options
         self.say = say
         self.lock = asked.lock_folder(options.data)

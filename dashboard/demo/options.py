@@ -12,11 +12,14 @@ from dashboard.demo.files import lock_file
 
 FLIGHTS = (sys.executable, "-m", "agent.pipelines.flights")
 COUNTERS = (sys.executable, "-m", "agent.pipelines.counters")
+LIGHT = (sys.executable, "-m", "agent.pipelines.light")  # without Spark
 GROUP = "flights"  # group and stream of the demo have the same name
 AGENTS_URL = "agents_redis_url"  # file in DATA: what an agent with a token is told
 AGENT_TOKEN, PRODUCER_TOKEN = "agent_token", "producer_token"  # files in DATA
 BASE_MIB = 840  # web, worker with three children and a ticker, beat, watch, producer, Redis
+WEB_MIB, WORKER_MIB = 150, 470  # of each more
 CONSUMER_MIB = 900  # a local Spark consumer with its agent (pipeline.md section 7)
+LIGHT_MIB = 120  # the same without Spark
 LOCK_WAIT_S = 20.0  # how long the watchdog of an `up` that was killed may take to clean up
 
 
@@ -79,8 +82,11 @@ def free_mib() -> int:
     return int(available // 2**20)
 
 
-def check_memory(consumers: int, free: int, consumer_mib: int = CONSUMER_MIB) -> None:
+def check_memory(
+    consumers: int, free: int, consumer_mib: int = CONSUMER_MIB, *, webs: int = 1, workers: int = 1
+) -> None:
     needed = BASE_MIB + consumers * consumer_mib
+    needed += (webs - 1) * WEB_MIB + (workers - 1) * WORKER_MIB
     if free < needed:
         raise Refused(
             f"{consumers} consumers need about {needed} MiB of memory and {free} MiB are free:"

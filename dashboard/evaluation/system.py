@@ -23,7 +23,7 @@ from assignment.types import GroupSettings
 from dashboard.demo import processes
 from dashboard.demo.demo import Demo
 from dashboard.demo.embedded_redis import free_port
-from dashboard.demo.options import GROUP, Options
+from dashboard.demo.options import GROUP, LIGHT, Options
 from dashboard.demo.parts import CONSUMER, ROOT, Parts
 from dashboard.demo.tree import Process, TreeFailed
 from dashboard.evaluation import evaluate
@@ -36,6 +36,7 @@ EVALUATE_TIMEOUT_S = 600
 COMMAND_TIMEOUT_S = 120
 WARM_S = 180.0
 RECOVER_S = 120.0  # deadline of a wait, far above every bound: the bound is judged afterwards
+LIGHT_KEYS, LIGHT_RATE = 20, 200.0  # of light consumers' events; the rate a second
 PROCESSED_S = 300.0  # from the last event to the last commit
 TIMINGS = GroupSettings(stream="any", partitions=1)  # of a group that nobody set
 
@@ -138,7 +139,12 @@ class Run(Waiting):
     def start(self) -> None:
         self.demo.start_dashboard()
         self.demo.start_consumers()
-        self.producer = self.demo.start_producer("--acknowledged", str(self.acknowledged))
+        if self.demo.options.pipeline is LIGHT:  # they read no flights
+            more = (GROUP, LIGHT_KEYS, LIGHT_RATE, self.acknowledged, "--form", "lines")
+            self.producer = load(self.demo.parts, *more)
+            self.demo.tree.start(self.producer)
+        else:
+            self.producer = self.demo.start_producer("--acknowledged", str(self.acknowledged))
 
     def end_flow(self) -> int:
         """Ends the producer; how many events it was told are stored."""

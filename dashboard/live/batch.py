@@ -33,6 +33,7 @@ CALLS_MAX = 500  # of one pipeline: its answers come within some tens of millise
 JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, which come behind it
 JOINS_WAITING_MAX = 2_000  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
+STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 Answer = asyncio.Future[tuple[Any, int]]
 
@@ -113,8 +114,12 @@ class Batch:
         if self._timer is None:
             self._timer = loop.call_at(self._until[0][0], self._give_up, loop)
 
-    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _give_up(self, loop: asyncio.AbstractEventLoop, stood_still: bool = False) -> None:
+        """`stood_still`: this process itself was late, and has read since what was answered."""
         now_s, self._timer = loop.time(), None
+        if not stood_still and self._until and now_s - self._until[0][0] > STOOD_STILL_S:
+            self._timer = loop.call_later(STOOD_STILL_S, self._give_up, loop, True)
+            return
         while self._until and (self._until[0][0] <= now_s or self._until[0][1].done()):
             _, answer = self._until.popleft()
             if not answer.done():

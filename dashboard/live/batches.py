@@ -1,5 +1,6 @@
 """A Batch for each node of a Redis Cluster, so that no group waits for another's node."""
 
+from collections.abc import Coroutine
 from typing import Any
 
 from assignment.scripts.values import Arguments
@@ -14,20 +15,22 @@ class Batches:
     def __init__(self) -> None:
         self._of: dict[str, Batch] = {}
 
-    async def call(
+    def call(
         self, script: Script, group: str, arguments: Arguments, *of_call: Any, **options: Any
-    ) -> tuple[Any, int]:
-        """As Batch.call. What a node refuses that does not have the group's slot any more was not
-        carried out, and is asked of the one that has.
-        """
+    ) -> Coroutine[Any, Any, tuple[Any, int]]:
+        """As Batch.call, and of one Redis nothing else: each heartbeat comes this way."""
         if nodes.cluster() is None:
-            return await self._at("").call(script, group, arguments, *of_call, **options)
+            return self._at("").call(script, group, arguments, *of_call, **options)
+        return self._routed(script, group, arguments, *of_call, **options)
+
+    async def _routed(self, script: Script, group: str, *of_call: Any, **options: Any) -> Any:
+        """What a node refuses that does not have the group's slot any more was not carried out, and
+        is asked of the one that has.
+        """
         try:
-            found = await self._server(group)
-            return await found.call(script, group, arguments, *of_call, **options)
+            return await (await self._server(group)).call(script, group, *of_call, **options)
         except nodes.Moved:
-            found = await self._server(group)
-            return await found.call(script, group, arguments, *of_call, **options)
+            return await (await self._server(group)).call(script, group, *of_call, **options)
 
     @property
     def lag_s(self) -> float:

@@ -76,10 +76,10 @@ def some_asked(group: str) -> GroupRead | None:
     """
     keys, pipe = GroupKeys(group), sync_client().pipeline()
     pipe.time().hgetall(keys.meta).hrandfield(keys.asked, ASKED_MAX, withvalues=True)
-    now, meta, asked = pipe.execute()
-    if not asked:
-        return None
     try:
+        now, meta, asked = pipe.execute()
+        if not asked:
+            return None
         since = {member: moment_of(at_ms) for member, at_ms in pairs_of(asked)}
         pipe = sync_client().pipeline().hmget(keys.members, [*since]).zmscore(keys.beats, [*since])
         rows, scores = (dict(zip(since, found, strict=True)) for found in pipe.execute())
@@ -99,7 +99,7 @@ def some_asked(group: str) -> GroupRead | None:
             applied=nothing,
             snapshots=nothing,
         )
-    except UNREADABLE:
+    except (redis.ResponseError, *UNREADABLE):  # whoever reads all says what is damaged
         return None
 
 

@@ -91,6 +91,12 @@ def note_look(group: str, *, is_well: bool) -> None:
     _note(FAILING, group, is_well)
 
 
+def note_failing(groups: Collection[str]) -> None:
+    """None of them can be looked at."""
+    if groups:
+        sync_client().sadd(own_key(FAILING), *groups)
+
+
 def note_history(group: str, *, is_kept: bool) -> None:
     """What came of it the last time."""
     _note(NO_HISTORY, group, is_kept)

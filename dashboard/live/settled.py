@@ -5,6 +5,7 @@ it, too. In a cluster the two lie on different nodes, each with replicas and a f
 a commit counts there when it was seen some seconds ago and by now each replica of its node has it.
 """
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -13,10 +14,12 @@ from assignment.types import Offset
 from assignment.wire import GroupKeys
 from dashboard.live import groups
 from dashboard.live.connection import client_at
-from dashboard.live.nodes import cluster
+from dashboard.live.nodes import StoreUnavailable, cluster
 
 SETTLED_S = 5.0  # a server that is started anew forgets at most the last second or two
 GROUPS_MAX = 20_000  # seen; beyond that all are seen anew
+
+log = logging.getLogger(__name__)
 
 
 class _Seen(NamedTuple):
@@ -54,34 +57,47 @@ class _Seen(NamedTuple):
         return same and self.replicas >= before.replicas
 
 
-_seen: dict[str, _Seen] = {}  # by group
+_seen: dict[tuple[str, str], _Seen] = {}  # by group and stream
 
 
-def committed_of(wanted: Sequence[tuple[str, str, int]]) -> list[list[str]]:
-    """As groups.committed_of; 0-0 where there is none that lasts. Raises StoreUnavailable."""
+def committed_of(asked: Sequence[tuple[str, str, int]]) -> list[list[str]]:
+    """Of the partitions 0 to n - 1; 0-0 where there is none that lasts, as far as is known.
+    `asked`: group, stream and n of each. Raises StoreUnavailable where there is one Redis.
+    """
     if cluster() is None:
-        return groups.committed_of(wanted)
-    return [_committed(*of_group) for of_group in wanted]
+        return groups.committed_of(asked)
+    return [_lasting(group, stream, partitions) for group, stream, partitions in asked]
 
 
-def _committed(group: str, stream: str, partitions: int) -> list[str]:
+def _lasting(group: str, stream: str, partitions: int) -> list[str]:
+    nothing = [groups.FIRST_ENTRY] * partitions
+    try:
+        now = _seen_of(group, stream, partitions)
+    except StoreUnavailable as error:
+        log.warning("stream=%s is not trimmed while group=%s is away: %s", stream, group, error)
+        return nothing
+    before = _seen.get((group, stream))
+    if before is None or not now.leads_on(before):
+        _keep(group, stream, now)
+        return nothing
+    if not now.settles(before):
+        return nothing
+    _keep(group, stream, now)
+    both = zip(before.offsets, now.offsets, strict=True)  # a person may have set one back
+    return [str(min(map(Offset.parse, pair))) for pair in both]
+
+
+def _seen_of(group: str, stream: str, partitions: int) -> _Seen:
     key = GroupKeys(group).offsets
     pipe = client_at(key).pipeline()
     pipe.hmget(key, [f"{stream}:{number}" for number in range(partitions)])
-    now, before = _Seen.of(pipe.info("server").info("replication").execute()), _seen.get(group)
-    if before is None or not now.leads_on(before):
-        _keep(group, now)
-    elif now.settles(before):
-        _keep(group, now)
-        both = zip(before.offsets, now.offsets, strict=True)  # a person may have set one back
-        return [str(min(map(Offset.parse, pair))) for pair in both]
-    return [groups.FIRST_ENTRY] * partitions
+    return _Seen.of(pipe.info("server").info("replication").execute())
 
 
-def _keep(group: str, seen: _Seen) -> None:
+def _keep(group: str, stream: str, seen: _Seen) -> None:
     if len(_seen) >= GROUPS_MAX:
         _seen.clear()
-    _seen[group] = seen
+    _seen[group, stream] = seen
 
 
 def _replicas(replication: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -60,10 +60,10 @@ class Bounded:
                 check(max((int(value) for value in said if value.isdigit()), default=0))
                 await self._application(scope, receive_within, send)
             except TooLarge as error:
-                await _refuse(scope, send, 413, str(error))
+                await problems.refuse(scope, send, 413, str(error))
             except TooMuch:
                 why = "You have sent much that is not read yet; try again."
-                await _refuse(scope, send, 503, why)
+                await problems.refuse(scope, send, 503, why)
 
 
 def most_bytes(path: str) -> int:
@@ -74,12 +74,3 @@ def most_bytes(path: str) -> int:
     if name in LOGIN:
         return LOGIN_MAX
     return LARGE_MAX if name in LARGE or name in LARGE_API else FORM_MAX
-
-
-async def _refuse(scope: dict[str, Any], send: Send, status: int, why: str) -> None:
-    kind, body = problems.as_sent(scope["path"], status, why)
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -11,6 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_only_middleware
 
+from dashboard.agents.requests import Send
+
 API = "/api/v1/"
 TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -35,6 +37,16 @@ def as_sent(path: str, status: int, why: str) -> tuple[bytes, bytes]:
     if is_api(path):
         return TYPE.encode(), problem(status, why)
     return b"text/plain; charset=utf-8", why.encode()
+
+
+async def refuse(scope: dict[str, Any], send: Send, status: int, why: str) -> None:
+    """Answers an ASGI request so."""
+    kind, body = as_sent(scope["path"], status, why)
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    if status in LATER:
+        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def headers_of(status: int) -> dict[str, str]:

@@ -213,8 +213,8 @@ def test_a_stream_is_trimmed_by_what_every_replica_knows_was_committed(
     sync_client().hset(offsets, str(part), "7-0")
     until(lambda: known() == ["5-0"], seconds=30)  # as seen before
     before = client_at(offsets).info("replication")["master_replid"]
-    seen = settled._seen[group.name]._replace(server=f"another/{before}")
-    settled._seen[group.name] = seen
+    seen = settled._seen[group.name, group.stream]
+    settled._seen[group.name, group.stream] = seen._replace(server=f"another/{before}")
     assert known() == ["0-0"], "it may have forgotten a commit"
     assert live_groups.last_ids([part, Partition(group.stream, 1)]) == {part: Offset(5, 0)}
     assert slot_of(keys.entries(0)) != slot_of(offsets)

@@ -18,7 +18,7 @@ from dashboard.coordinator import carrying, running
 from dashboard.coordinator.carrying import Here, perform, record_of
 from dashboard.live import groups as live_groups
 from dashboard.live import health, watching
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import GroupDamaged, sync_client
 from dashboard.live.scripts import run
 from dashboard.models import (
     AuditEntry,
@@ -114,6 +114,9 @@ def test_a_run_that_has_to_wait_does_not_read_the_group_whole(
     sync_client().hset(GroupKeys(group.name).meta, "due_since_ms", 1)
     coordinator.rebalance(group.name)
     assert len(reads) == 2, "the time is up"
+    sync_client().set(GroupKeys(group.name).asked, "of another kind")
+    with pytest.raises(GroupDamaged):
+        coordinator.rebalance(group.name)
 
 
 def test_the_tick_finds_what_no_task_did(group: Group, agent: FakeAgent, published: Any) -> None:

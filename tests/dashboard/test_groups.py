@@ -1,10 +1,12 @@
 """What people do to groups and tokens, from pages and commands alike."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 from django.utils import timezone
 
 from assignment.errors import InvalidInput
@@ -130,3 +132,18 @@ def test_the_command_makes_a_stateful_group(store: Any, group_name: str, db: Non
     call_command("create_group", group_name, stream=group_name, partitions=2, **chosen)
     values = Group.objects.get(name=group_name).values
     assert (values.stateful, values.standby_replicas) == (True, 1)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+@pytest.mark.django_db(transaction=True)
+def test_rows_that_name_a_group_do_not_wait_for_who_changes_it(group: Group) -> None:
+    def added() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+        group.gaps.create(at_ms=1, events_lost=1)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as others, transaction.atomic():
+        Group.locked(group.pk)
+        others.submit(added).result()
+    assert group.gaps.count() == 1

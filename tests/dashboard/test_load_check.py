@@ -18,6 +18,7 @@ from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.agents.routes import AgentApi
 from dashboard.evaluation.beside.speaking import NoAnswer
+from dashboard.evaluation.load import table
 from dashboard.evaluation.load.aims import Sizes, missed, refusal_of
 from dashboard.evaluation.load.client import Crowd, Task
 from dashboard.evaluation.load.lines import Answered, TimedOut, WebLine, header
@@ -101,6 +102,23 @@ def test_a_system_larger_than_the_aims_is_measured_and_not_judged() -> None:
     assert missed({**MET, "errors": 7}, asked, session_s=10.0) == []
 
 
+def test_the_table_has_a_line_for_each_run() -> None:
+    cores = {"web": 0.5, "worker": 0.1, "redis": 0.2, "database": 0.0, "client": 1.0}
+    run = {
+        **MET,
+        "cpu_cores": cores,
+        "webs": 1,
+        "p50_ms": None,
+        "moves": 1_200,
+        "others_cores": 0.1,
+    }
+    heads, _, one, other = table.as_markdown(
+        [{**run, "database": "SQLite"}, {**run, "database": "PostgreSQL"}]
+    ).splitlines()
+    assert heads.count("|") == one.count("|") == len(table.COLUMNS) + 1
+    assert one.startswith("| SQLite | 1 | 0 | 0 | 150.0 | — |") and "| 1,200 |" in other
+
+
 # --- what is asked for
 
 
@@ -132,6 +150,7 @@ def test_the_aimed_sizes_can_be_played() -> None:
         (["--groups", "0"], "'0'"),
         (["--seconds", "soon"], "'soon'"),
         (["--groups", "5", "--partitions", "3"], "--partitions 3"),
+        (["--table", "--webs", "2"], "--table"),
     ],
 )
 def test_a_bad_argument_ends_with_one_sentence(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -101,6 +102,16 @@ def test_a_run_ends_in_time_and_the_next_goes_on(
     monkeypatch.setattr(retention, "RUN_S", 60.0)
     assert coordinator.retain() > 0
     assert not kept.tenures.filter(ended_ms__lt=kept.history_from_ms).exists()
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL reads a small table whole")
+def test_rows_that_go_are_found_by_an_index(kept: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = list[str]()
+    monkeypatch.setattr(retention, "_some", lambda rows: int(bool(plans.append(rows.explain()))))
+    Group.objects.update(history_dropped_ms=0)
+    coordinator.retain()
+    assert "tenure_ended (group_id=? AND ended_ms<?)" in plans[0]
+    assert "map_at (group_id=? AND at_ms<?)" in plans[1]
 
 
 def test_what_was_dropped_stays_dropped(kept: Group, settings: Settings) -> None:

@@ -37,6 +37,8 @@ def started(folder: Path, show: str, **environment: str) -> "subprocess.Complete
         ("DATABASE_URL", "nonsense://x"),
         ("EVENKEEL_DEBUG", "maybe"),
         ("EVENKEEL_AGENT_RATE", "many"),
+        ("EVENKEEL_HISTORY_DAYS", "-1"),
+        ("EVENKEEL_DATABASE_POOL", "7"),
         ("EVENKEEL_SNAPSHOT_URLS", "/data/a,data/b"),
         ("EVENKEEL_DATA", "/proc/no"),
         ("EVENKEEL_AUDIT_KEY", "guess"),
@@ -70,6 +72,25 @@ def test_defaults_are_safe_and_local(tmp_path: Path) -> None:
     shown = "s.DEBUG, s.DEVELOPMENT, s.SESSION_COOKIE_SECURE, s.DATABASES['default']['ENGINE']"
     told = started(tmp_path, shown).stdout
     assert told == "False True False django.db.backends.sqlite3\n"
+
+
+@pytest.mark.parametrize("module", ["dashboard.web", "dashboard.celery"])
+def test_a_web_process_alone_shares_its_connections_to_postgresql(
+    tmp_path: Path, module: str
+) -> None:
+    given = "postgres://u@h/name", "sqlite:///name"
+    asked = SHOW.format("s.IS_POOLED, s.DATABASES['default']['CONN_MAX_AGE']")
+    shown = f"import {module}; {asked}"
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", shown],
+            env={**os.environ, "EVENKEEL_DATA": str(tmp_path), "DATABASE_URL": url},
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        ).stdout
+        for url in given
+    ]  # fmt: skip
+    is_web = module == "dashboard.web"
+    assert found == ["True 0\n" if is_web else "False 600\n", "False 600\n"]
 
 
 def test_another_host_means_secure_cookies(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -227,3 +228,19 @@ async def test_who_would_wait_too_long_is_told_when_to_come_and_members_are_not(
     assert [(status, told["title"]) for status, told in refused] == [(503, "Busy")] * 2
     assert [one[b"retry-after"] for one in headers if one] == [b"3", b"5"]
     assert (await caller.post("heartbeat", BEAT))[0] == 200
+
+
+async def test_a_process_that_stood_still_reads_the_answers_before_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others had the processor for longer than a call may take; its answer came meanwhile."""
+    monkeypatch.setattr(batch.deadline, "REQUEST_S", 0.01)
+    loop, made = asyncio.get_running_loop(), Batch()
+    answered, silent = loop.create_future(), loop.create_future()
+    for answer in (answered, silent):
+        made._limit(answer)
+    time.sleep(0.02 + batch.STOOD_STILL_S)
+    loop.call_later(batch.STOOD_STILL_S / 10, answered.set_result, "read")
+    assert await answered == "read"
+    with pytest.raises(batch.NotInTime):
+        await silent

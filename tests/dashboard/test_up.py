@@ -73,6 +73,8 @@ def test_too_little_memory_is_one_sentence() -> None:
     with pytest.raises(Refused, match=r"3 consumers need about 3470 MiB .* and 1000 MiB are free"):
         options.check_memory(3, free=1000)
     options.check_memory(3, free=4000)
+    with pytest.raises(Refused, match="need about 4630 MiB"):
+        options.check_memory(3, free=4000, webs=2, workers=3)
 
 
 def test_folder_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ own port too.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -18,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 from assignment.wire import API_PREFIX
 from dashboard.api.v1.doors import SCOPES
 from dashboard.demo import processes
-from dashboard.demo.parts import kind_of
+from dashboard.demo.parts import WORKERS, kind_of
 from dashboard.demo.prepare import read_login
 from dashboard.evaluation.beside.programs import made_groups
 from dashboard.evaluation.load.aims import Sizes
@@ -29,6 +31,8 @@ from dashboard.evaluation.system import own_run
 ASKED = Sizes(members=20, groups=1, partitions=40, processes=1, seconds=1, webs=2, workers=2)
 (GROUP,) = ASKED.by_group
 DEADLINE_S = 20.0
+POOL, OTHERS = 8, 2  # connections of each web process; who counts them, and a command
+PAGES, PAGES_AT_ONCE = 60, 30
 
 
 @dataclass
@@ -88,6 +92,7 @@ def own_database(postgres_url: str, group_name: str) -> str:
 def scene(own_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     for name in ("REDIS_URL", "DATABASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("EVENKEEL_DATABASE_POOL", str(POOL))
     sizes = {"webs": ASKED.webs, "workers": ASKED.workers}
     with own_run(print, seed=1, demo=False, database_url=own_database, **sizes) as run:
         run.demo.start_dashboard()
@@ -112,6 +117,7 @@ def test_two_web_processes_and_two_workers_are_one_system(scene: Scene) -> None:
     history_has_each_lock_once(scene, person, second)
     a_command_is_done_once_and_seen_elsewhere(person, first, second)
     a_revoked_token_ends_at_both(scene, person, first, second)
+    pages_leave_connections_to_agents(scene, person, first)
     nothing_moves_when_one_is_killed(scene)
 
 
@@ -187,16 +193,42 @@ def a_revoked_token_ends_at_both(scene: Scene, person: Person, first: int, secon
     until(scene, lambda: status(first) == status(second) == 401, "the token serves on")
 
 
+def pages_leave_connections_to_agents(scene: Scene, person: Person, port: int) -> None:
+    """However many are asked for at once."""
+    url, cookies = person.url(port, f"/groups/{GROUP}/history/"), dict(person.session.cookies)
+    with ThreadPoolExecutor(PAGES_AT_ONCE) as many:
+        asked = [many.submit(requests.get, url, cookies=cookies) for _ in range(PAGES)]
+        seen = [connections(scene) for _ in asked if not asked[-1].done()]
+        statuses = Counter(one.result().status_code for one in asked)
+    assert statuses.keys() <= {200, 503} and statuses[200] >= POOL
+    assert 0 < max(seen) <= ASKED.webs * POOL + ASKED.workers * WORKERS + OTHERS
+    scene.crowd.ask("anew")
+    everybody_is_heard(scene)
+    assert not {"errors", "timeouts"} & scene.crowd.status().count.keys()
+
+
+def connections(scene: Scene) -> int:
+    url = scene.run.demo.options.database_url
+    with psycopg.connect(url) as server:
+        found = server.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        ).fetchone()
+    return int(found[0]) if found else 0
+
+
 def nothing_moves_when_one_is_killed(scene: Scene) -> None:
     before, granted = scene.watch.all_locks(ASKED.by_group), grants(scene)
     part: Any = next(p for p in scene.run.demo.tree.parts if kind_of(p.name) == "web")
     processes.kill(part.family)
     for _ in range(2):  # also after those that were given to it
         scene.crowd.ask("anew")
-        everybody = lambda: scene.crowd.status().heard == ASKED.members  # noqa: E731
-        until(scene, everybody, "not every member was heard again")
+        everybody_is_heard(scene)
     assert scene.watch.all_locks(ASKED.by_group) == before
     assert grants(scene) == granted
+
+
+def everybody_is_heard(scene: Scene) -> None:
+    until(scene, lambda: scene.crowd.status().heard == ASKED.members, "a member was not heard")
 
 
 def grants(scene: Scene) -> int:

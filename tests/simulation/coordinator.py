@@ -22,6 +22,7 @@ from assignment.errors import GroupMissing
 from assignment.scripts import dashboard_side, glance, group_read, recovery
 from assignment.scripts.group_read import GroupRead, Purpose
 from assignment.types import START, Coordination, Epoch, Reason
+from assignment.wire import GroupKeys
 from tests.simulation import database, targets
 from tests.simulation.agenda import Alarm
 from tests.simulation.ledger import demand
@@ -38,6 +39,7 @@ ASKED_MS = (1, 60)  # from a change to the run of its task
 
 
 Ticked = tuple[GroupRecord, int]  # what a tick has of a group beside Redis
+Ask = Callable[..., Any]  # a command
 
 
 @dataclass
@@ -54,6 +56,21 @@ class Job:
     def next_effect(self) -> Effect[Any]:
         answer, failure, self.answer, self.failure = self.answer, self.failure, None, None
         return self.steps.throw(failure) if failure else self.steps.send(answer)
+
+
+def glance_of(ask: Ask, keys: GroupKeys, now_ms: int, rest: resting.Rest) -> resting.Glance:
+    """As dashboard.live.glances reads it. `ask` asks the group's Redis."""
+    counted = glance.counted_of(ask("HMGET", keys.meta, *glance.COUNTED))
+    beat, end = (ask("ZRANGE", of, "0", "0", "WITHSCORES") for of in (keys.beats, keys.ends))
+    applied = ask("HMGET", keys.applied, *rest.awaited) if rest.awaited else ()
+    return resting.Glance(
+        now_ms=now_ms,
+        run_id=glance.run_id_of(ask("INFO", "server") + ask("INFO", "replication")),
+        counted=counted,
+        oldest_beat_ms=int(float(beat[1])) if beat and rest.patience_ms else None,
+        next_end_ms=int(float(end[1])) if end and rest.patience_ms else None,
+        applied=glance.applied_of(applied),
+    )
 
 
 class SimCoordinator:
@@ -130,24 +147,10 @@ class SimCoordinator:
         if rest is None or before != ticked or self.world.database.known.running is not None:
             return False
         try:
-            seen = self._glance(rest)
+            seen = glance_of(self._door.ask, self.world.keys, self.world.server.now_ms, rest)
         except StoreUnavailable:
             return False
         return resting.may_rest_on(rest, seen, self.world.ticker.away)
-
-    def _glance(self, rest: resting.Rest) -> resting.Glance:
-        ask, keys = self._door.ask, self.world.keys
-        counted = glance.counted_of(ask("HMGET", keys.meta, *glance.COUNTED))
-        beat, end = (ask("ZRANGE", of, "0", "0", "WITHSCORES") for of in (keys.beats, keys.ends))
-        applied = ask("HMGET", keys.applied, *rest.awaited) if rest.awaited else ()
-        return resting.Glance(
-            now_ms=self.world.server.now_ms,
-            run_id=glance.run_id_of(ask("INFO", "server") + ask("INFO", "replication")),
-            counted=counted,
-            oldest_beat_ms=int(float(beat[1])) if beat and rest.patience_ms else None,
-            next_end_ms=int(float(end[1])) if end and rest.patience_ms else None,
-            applied=glance.applied_of(applied),
-        )
 
     def _record(self) -> GroupRecord:
         kept = self.world.database

@@ -5,6 +5,7 @@ import re
 from contextlib import nullcontext
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +78,12 @@ def test_wrong_arguments_are_named(why: str) -> None:
     option, value, *_ = why.split()
     with pytest.raises(CommandError, match=why):
         said(**{option.removeprefix("--"): int(value)})
+
+
+def test_how_it_grows_is_told_and_kept(tmp_path: Path) -> None:
+    text = said(growth=True, members=8, groups=4, out=tmp_path / "growth.json")
+    assert "more groups, steady, heartbeat: 1.00" in text
+    kept = json.loads((tmp_path / "growth.json").read_text())
+    assert kept["more groups"]["runs"][-1]["groups"] == 4
+    with pytest.raises(CommandError, match="two members a group"):
+        said(growth=True, members=8, groups=5)

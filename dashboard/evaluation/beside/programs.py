@@ -5,7 +5,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
@@ -83,21 +83,32 @@ def made_groups(run: Run, partitions: Mapping[str, int]) -> Mapping[str, str]:
 
 def cpu_s(run: Run) -> Mapping[str, float]:
     """Of each part of the system with its children, since it was started."""
-    found = dict[str, float]()
+    return {name: cpu_of(family) for name, family in families(run).items()}
+
+
+def families(run: Run) -> Mapping[str, list[psutil.Process]]:
+    """The processes of each part of the system that runs: its first, and all below that."""
+    found = dict[str, list[psutil.Process]]()
     for part in run.demo.tree.parts:
         pid = part.server.pid if isinstance(part, RedisPart) else getattr(part, "pid", None)
         if pid is None:
             continue
         with suppress(psutil.Error):
-            found[part.name] = family_cpu_s(pid)
+            found[part.name] = family_of(pid)
     return found
 
 
-def family_cpu_s(pid: int) -> float:
-    """With its children, and those of theirs that have ended. Raises psutil.Error."""
-    first, spent_s = psutil.Process(pid), 0.0
-    for one in (first, *first.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
+def family_of(pid: int) -> list[psutil.Process]:
+    """Raises psutil.Error."""
+    first = psutil.Process(pid)
+    return [first, *first.children(recursive=True)]
+
+
+def cpu_of(family: Iterable[psutil.Process]) -> float:
+    """With what those of their children took that have ended."""
+    spent_s = 0.0
+    for one in family:
+        with suppress(psutil.Error):
             times = one.cpu_times()
             spent_s += times.user + times.system + times.children_user + times.children_system
     return spent_s

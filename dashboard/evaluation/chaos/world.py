@@ -20,7 +20,7 @@ import psutil
 
 from dashboard.demo import options as demo_options
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
-from dashboard.demo.options import COUNTERS, Options
+from dashboard.demo.options import COUNTERS, LIGHT, Options
 from dashboard.demo.parts import ROOT, Parts, RedisPart, answers
 from dashboard.demo.tree import Process, Tree, TreeFailed, always
 from dashboard.evaluation.chaos.asked import Asked
@@ -43,7 +43,6 @@ OWN = {
     "EVENKEEL_REDIS_PREFIX": "ek",
 }
 ACTS = "dashboard.evaluation.chaos.acts"
-LIGHT = (sys.executable, "-m", "agent.pipelines.light")
 READY_S = {"light": 60.0, "spark": 300.0}
 SETTLE_S = 90.0
 DASHBOARD_S = 90.0

@@ -13,6 +13,7 @@ import psutil
 
 from dashboard.demo import processes
 from dashboard.demo.demo import Demo
+from dashboard.demo.options import LIGHT, LIGHT_MIB
 from dashboard.demo.tree import Part, Process, TreeFailed
 from dashboard.evaluation.judge import late, not_zero
 from dashboard.evaluation.steps import Window
@@ -190,10 +191,16 @@ class Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def check(kind: Kind, names: Sequence[str], seed: int) -> tuple[dict[str, Any], list[str]]:
-    """The steps' numbers, and what is wrong. Raises Refused, TreeFailed, Stopped."""
-    speed = speed_for(FLIGHTS_IN_ALL, FLOW_S)
-    with own_run(say, seed, kind.make, speed=speed, **kind.options) as run:
+def check(
+    kind: Kind, names: Sequence[str], seed: int, *, light: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """The steps' numbers, and what is wrong. `light`: with consumers without Spark. Raises Refused,
+    TreeFailed, Stopped.
+    """
+    options = {"speed": speed_for(FLIGHTS_IN_ALL, FLOW_S), **kind.options}
+    if light:
+        options |= {"pipeline": LIGHT, "consumer_mib": LIGHT_MIB}
+    with own_run(say, seed, kind.make, **options) as run:
         run.start()
         faults = kind.faults(run)
         for name in names:

@@ -19,20 +19,21 @@ from dashboard.demo import processes
 from dashboard.demo.parts import kind_of
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.beside.programs import (
+    cpu_of,
     cpu_s,
-    family_cpu_s,
+    family_of,
     line_of,
     made_groups,
     program,
     tell,
 )
-from dashboard.evaluation.load import client, counted
+from dashboard.evaluation.load import client, costs
 from dashboard.evaluation.load.aims import Sizes, missed
 from dashboard.evaluation.load.client import Status, Task
 from dashboard.evaluation.load.told import Latencies
 from dashboard.evaluation.load.watching import Watch
 from dashboard.evaluation.redis_servers import Postgres
-from dashboard.evaluation.system import TIMINGS, Run, ask, own_run
+from dashboard.evaluation.system import TIMINGS, Run, own_run
 from dashboard.management.arguments import say
 
 Found = dict[str, Any]
@@ -46,7 +47,6 @@ REPLACED_WITHIN_S = 60.0
 SESSION_S = TIMINGS.session_timeout_ms / 1e3
 LOOK_S = 0.5
 TELL_S = 5.0
-PARTS = {"web": "web", "worker": "worker", "beat": "worker", "redis": "redis"}
 DATABASE = "database"  # of SQLite web and worker pay themselves
 
 
@@ -85,12 +85,20 @@ class Scene:
     crowd: Crowd
     postgres: Postgres | None = None
     found: Found = field(default_factory=dict)
+    costs: dict[str, Any] = field(default_factory=dict)  # moment -> what was taken until then
     _told_s: float = 0.0
 
     def say_now_and_then(self, text: Callable[[], str]) -> None:
         if time.monotonic() - self._told_s >= TELL_S:
             self._told_s = time.monotonic()
             say(f"{self._told_s - self.found['began_s']:6.1f} s  {text()}")
+
+    def read_costs(self, moment: str, after: str = "") -> None:
+        """`after`: a reading that this one is whole periods behind."""
+        if after:
+            past_s = time.monotonic() - self.costs[after]["began_s"]
+            self.run.pass_time(-past_s % costs.PERIOD_S)
+        self.costs[moment] = costs.read(self.run, self.watch).as_values()
 
     # --- until it is steady
 
@@ -156,12 +164,8 @@ class Scene:
 
     def _cpu_s(self) -> dict[str, float]:
         """By kind of process, however many there are of it."""
-        found = dict.fromkeys([*PARTS.values(), DATABASE], 0.0)
-        for name, seconds in cpu_s(self.run).items():
-            found[PARTS[kind_of(name)]] += seconds
-        if self.postgres is not None:
-            found[DATABASE] = family_cpu_s(self.postgres.pid)
-        return found
+        of_database = 0.0 if self.postgres is None else cpu_of(family_of(self.postgres.pid))
+        return {**costs.summed(cpu_s(self.run)), DATABASE: of_database}
 
     def _pids(self) -> list[int | None]:
         return [getattr(part, "pid", None) for part in self.run.demo.tree.parts]
@@ -249,13 +253,16 @@ def _run(scene: Scene) -> Found:
         lambda: scene.watch.configured() == asked.groups, CONFIGURED_S, "a group is not in Redis"
     )
     if asked.members:
+        scene.read_costs("quiet")
         scene.join()
     else:
         run.pass_time(QUIET_S)
+    scene.read_costs("steady")
     scene.measure()
+    scene.read_costs("end", after="steady")
     nothing = {"join_steady_s": None, "differing": None, "replaced_s": None}
-    found = {**nothing, **scene.found, "restarted_web_moves": None}
-    found["rebalances"] = ask("counting rebalances", run.demo.parts.environment, counted.__name__)
+    found = {**nothing, **scene.found, "restarted_web_moves": None, "costs": scene.costs}
+    found["rebalances"] = scene.costs["end"]["rebalances"]
     if asked.kill_member:
         found["replaced_s"] = scene.kill_member()
     if asked.restart_web:
@@ -268,7 +275,7 @@ SIZES = ("members", "groups", "partitions", "webs", "workers", "postgres")
 ORDER = (
     "beats", "timeouts", "errors", "web_us_per_beat", "p50_ms", "p99_ms", "cpu_cores",
     "tick_gap_max_ms", "join_steady_s", "moves", "rebalances", "restarted_web_moves",
-    "join_waits", "differing", "replaced_s", "others_cores",
+    "join_waits", "differing", "replaced_s", "others_cores", "costs",
 )  # fmt: skip
 
 

@@ -1,4 +1,8 @@
-"""How many rebalances the history of a run has: `python -m dashboard.evaluation.load.counted`."""
+"""What the database of a run has, in JSON: `python -m dashboard.evaluation.load.counted`.
+
+{"rows": in all, "rebalances", "samples": how many of these, "bytes": that the database takes, its
+indexes included}.
+"""
 
 import json
 import os
@@ -9,9 +13,26 @@ import django
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
-    from dashboard.models import Rebalance
+    from django.apps import apps
 
-    print(json.dumps(Rebalance.objects.count()))
+    of = {one._meta.label: one._default_manager.count() for one in apps.get_models()}
+    kinds = {"rebalances": of["dashboard.Rebalance"], "samples": of["dashboard.Sample"]}
+    print(json.dumps({"rows": sum(of.values()), **kinds, "bytes": database_bytes()}))
+
+
+def database_bytes() -> int:
+    """Of the pages in use: what SQLite has freed it takes again."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT pg_database_size(current_database())")
+            return int(cursor.fetchone()[0])
+        found = {}
+        for name in ("page_count", "freelist_count", "page_size"):
+            cursor.execute(f"PRAGMA {name}")
+            found[name] = int(cursor.fetchone()[0])
+    return (found["page_count"] - found["freelist_count"]) * found["page_size"]
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ class Watch:
         step = max(1, len(groups) // SAMPLED_GROUPS)
         self.sampled = groups[::-1][::step][:SAMPLED_GROUPS]
         self.gaps = Gaps()
+        self.asked = 0  # commands of it and of who uses its connection
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="ticks", daemon=True)
 
@@ -70,11 +71,16 @@ class Watch:
             for group in self.sampled:
                 pipe.hget(GroupKeys(group).meta, "tick_ms")
                 pipe.hexists(own_key("rests"), group)
-            gaps, (now, ticked, *found) = self.gaps, pipe.execute()
+            gaps, (now, ticked, *found) = self.gaps, self._answers(pipe)
             gaps.saw("", int(ticked or 0), ms_of(*now))
             of_groups = zip(self.sampled, found[::2], found[1::2], strict=True)
             for name, stamp, rests in of_groups:
                 gaps.saw(name, int(stamp or 0), ms_of(*now), rests=bool(rests))
+
+    def _answers(self, pipe: Any) -> list[Any]:
+        self.asked += len(pipe)
+        answers: list[Any] = pipe.execute()
+        return answers
 
     # --- when asked
 
@@ -83,14 +89,14 @@ class Watch:
         pipe = self.client.pipeline(transaction=False)
         for group in self.groups:
             pipe.hmget(GroupKeys(group).meta, "group_epoch", "target_epoch")
-        return [(int(one or 0), int(other or 0)) for one, other in pipe.execute()]
+        return [(int(one or 0), int(other or 0)) for one, other in self._answers(pipe)]
 
     def configured(self) -> int:
         """Groups whose settings are in Redis."""
         pipe = self.client.pipeline(transaction=False)
         for group in self.groups:
             pipe.hexists(GroupKeys(group).meta, "settings")
-        return sum(pipe.execute())
+        return sum(self._answers(pipe))
 
     def targets(self, group: str) -> dict[Partition, str]:
         """Partition -> the member that should own it."""

@@ -3,20 +3,17 @@ in a folder of their own, and what happens in it before anybody looks.
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from dashboard.demo import requests
-from dashboard.demo.options import GROUP
+from dashboard.demo.options import GROUP, LIGHT, LIGHT_MIB
 from dashboard.demo.tree import Process
 from dashboard.evaluation.runner import tell
 from dashboard.evaluation.screenshots import deeds
 from dashboard.evaluation.system import Run, ask, load, own_run
 
-LIGHT = (sys.executable, "-m", "agent.pipelines.light")
-LIGHT_MIB = 120  # an agent and its consumer
 CONSUMERS, PARTITIONS, STANDBYS = 4, 24, 1
 KEYS, RATE = 500, 200.0
 SEED = 1

@@ -33,6 +33,7 @@ class Command(EvaluationCommand):
         add_steps(parser, STEPS)
         add_seed(parser, "of the run")
         parser.add_argument("--redis", choices=KINDS, default="one", help="one, or a cluster")
+        parser.add_argument("--light", action="store_true", help="consumers without Spark")
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
         kind = KINDS[options["redis"]]
@@ -40,4 +41,4 @@ class Command(EvaluationCommand):
         names = [name for name in asked if name in kind.steps]
         if names != asked != list(STEPS):
             bad_input(f"--redis {options['redis']} has the steps {', '.join(kind.steps)}")
-        return told(*check(kind, names, options["seed"]))
+        return told(*check(kind, names, options["seed"], light=options["light"]))

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from dashboard.evaluation.judge import VIOLATED
+from dashboard.evaluation.load import table
 from dashboard.evaluation.load.aims import Sizes, refusal_of
 from dashboard.evaluation.load.check import check, files_limit
 from dashboard.evaluation.runner import EvaluationCommand, Found, add_seed, bad_input, told
@@ -56,6 +57,11 @@ class Command(EvaluationCommand):
             action="store_true",
             help="the system's database is a PostgreSQL of its own (a wheel), not SQLite",
         )
+        parser.add_argument(
+            "--table",
+            action="store_true",
+            help="instead the same on SQLite and PostgreSQL, with one web process and with two",
+        )
         add_seed(parser, "of when members join and try again")
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
@@ -66,5 +72,15 @@ class Command(EvaluationCommand):
         asked = Sizes(**given)
         if why := refusal_of(asked, files_limit()):
             bad_input(why)
+        if options["table"] and (asked.postgres or asked.webs > 1):
+            bad_input("--table has every database and number of web processes: name none")
+        if options["table"]:
+            found_in_all = [*table.rows(asked, options["seed"])]
+            return told(
+                {"rows": found_in_all}, [text for row in found_in_all for text in row["missed"]]
+            )
         found, missed = check(asked, options["seed"])
         return told({**found, "missed": missed}, missed)
+
+    def as_text(self, found: Found) -> str:
+        return table.as_markdown(found["rows"]) if "rows" in found else super().as_text(found)

@@ -2,6 +2,9 @@
 
 Stops at the first seed that fails, and shows the last steps of it; `--seed N` replays one. What is
 simulated is in tests/simulation. Exit code 1: a seed failed; 2: the arguments are wrong.
+
+--growth plays light members of many groups instead, at sizes up to --members of --groups, and says
+how what is done grows (exit code 1: something grew faster than said).
 """
 
 import importlib
@@ -9,10 +12,14 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from dashboard.management.arguments import say
+
+GROWTH, GROWTH_MEMBERS_MAX = "tests.simulation.growth", 1_000_000
 SIMULATION, PLANTING = "tests.simulation.seeds", "tests.simulation.planting"
 SEEDS, SEEDS_MAX = 500, 10_000_000
 PROGRESS_EVERY_S = 5.0
@@ -29,9 +36,16 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, help="replay this one, with every call of Redis")
         parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
         parser.add_argument("--planted", action="store_true", help="find the planted bugs as well")
+        parser.add_argument("--growth", action="store_true", help="how it grows, without faults")
+        parser.add_argument("--members", type=int, default=1_000, help="of --growth (1000)")
+        parser.add_argument("--groups", type=int, default=10, help="of --growth (10)")
+        parser.add_argument("--out", type=Path, help="file for what --growth found, in JSON")
         parser.add_argument("--json", action="store_true", help="one JSON object")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        if options["growth"]:
+            self._grow(options)
+            return
         seeds = importlib.import_module(SIMULATION)
         if options["seed"] is not None:
             outcome = seeds.run(options["seed"], trace=True)
@@ -44,6 +58,22 @@ class Command(BaseCommand):
             self._say_all(summary, found, as_json=options["json"])
             broken = summary.broken is not None or not all(found.values())
         if broken:
+            sys.exit(EXIT_BROKEN)
+
+    def _grow(self, options: dict[str, Any]) -> None:
+        members, groups = sizes_of(options)
+        found = importlib.import_module(GROWTH).grown(members, groups, say)
+        if options["out"] is not None:
+            options["out"].write_text(json.dumps(found, indent=1) + "\n")
+        if options["json"]:
+            self.stdout.write(json.dumps(found))
+        for way, of in {} if options["json"] else found.items():
+            for row in of["rows"]:
+                self.stdout.write(f"{way}, {row['phase']}, {row['count']}: {row['exponent']:.2f}")
+        faster = [f"{way}: {text}" for way, of in found.items() for text in of["faster"]]
+        for text in faster:
+            say(f"grows faster: {text}")
+        if faster:
             sys.exit(EXIT_BROKEN)
 
     def _say_one(self, outcome: Any, *, as_json: bool) -> None:
@@ -91,6 +121,16 @@ def seeds_of(options: dict[str, Any]) -> range:
     if first < 0:
         raise CommandError(f"--first {first} is below 0")
     return range(first, first + count)
+
+
+def sizes_of(options: dict[str, Any]) -> tuple[int, int]:
+    members, groups = options["members"], options["groups"]
+    if not 2 <= groups <= members // 2 or members > GROWTH_MEMBERS_MAX:
+        raise CommandError(
+            f"--members {members} of --groups {groups}: at least two of each, two members a group,"
+            f" at most {GROWTH_MEMBERS_MAX} members"
+        )
+    return members, groups
 
 
 def jobs_of(jobs: int) -> int:

@@ -36,6 +36,8 @@ class Command(BaseCommand):
         )
         parser.add_argument("--port", type=whole(1, 65_535), default=8000)
         parser.add_argument("--data", type=Path, help="data folder, default ./data")
+        for name, of in (("webs", "web processes behind that port"), ("workers", "Celery workers")):
+            parser.add_argument(f"--{name}", type=whole(1, 16), default=1, help=f"{of}, default 1")
         parser.add_argument("--no-demo", action="store_true", help="the dashboard alone")
         parser.add_argument(
             "--seconds", type=not_negative, help="stop so long after all partitions are owned"
@@ -50,5 +52,7 @@ class Command(BaseCommand):
             standbys=options["standbys"],
             speed=options["speed"],
             demo=not options["no_demo"],
+            webs=options["webs"],
+            workers=options["workers"],
         )
         sys.exit(up.run(wanted, options["seconds"], say))

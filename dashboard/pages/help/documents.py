@@ -40,6 +40,7 @@ DOCUMENTS = (
     _document("webhooks", "Webhooks", "Who is told when something needs attention."),
     _document("security", "Security", "Who may do what, and what is trusted.", "SECURITY.md"),
     _document("single-sign-on", "Single sign-on", "OpenID Connect.", "docs/single_sign_on.md"),
+    _document("capacity", "Capacity", "What machines a load takes, and its limits."),
     _document("evaluation", "Evaluation", "How it rebalances, measured.", "docs/measured.md"),
 )
 BY_SLUG: Mapping[str, Document] = {one.slug: one for one in DOCUMENTS}
