@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from agent.store.door import (
     Command,
-    Door,
     Moved,
     RedisDoor,
     ScriptCall,
@@ -105,7 +104,11 @@ class ClusterDoor:
         """A commit lies on another node than its events: if theirs fails, its replica must have all
         that was counted. Raises StoreUnavailable when none has it in time.
         """
-        self._each(keys, lambda door, found: [_is_settled(door)] * len(found))
+
+        def settled(door: RedisDoor, found: Sequence[int]) -> Sequence[bool]:
+            return [_is_settled(door, [keys[number] for number in found])] * len(found)
+
+        self._each(keys, settled)
 
     def is_appendonly(self) -> bool | None:
         """Of all primaries. Raises InvalidInput, StoreUnavailable."""
@@ -224,17 +227,18 @@ def _key_of(command: Command) -> str | None:
             return str(command[1])
 
 
-def _is_settled(door: Door) -> bool:
+def _is_settled(door: RedisDoor, keys: Sequence[str]) -> bool:
     """Whether a replica has all that the primary has by now; False: nobody could take over from it.
     Raises StoreUnavailable when that is not so in time.
 
     A replica that does not keep up, or was cut off, could be elected all the same: it is waited
     for until the cluster has found that it failed. A primary that is cut off itself never hears
-    of that, and serves nobody before long.
+    of that, and serves nobody before long. Keys that were moved are another node's matter.
     """
+    looks: tuple[Command, ...] = (*(("EXISTS", key) for key in keys), ("INFO", "replication"))
     reached, end_s = -1, time.monotonic() + SETTLE_S
     while True:
-        info = door.ask("INFO", "replication")
+        info = door.ask_each(looks)[-1]
         if b"role:master" not in info:
             raise StoreUnavailable(f"the node at {door.address} is a primary no more")
         if reached < 0:

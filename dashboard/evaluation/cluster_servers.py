@@ -108,8 +108,13 @@ class Cluster:
             node.ask("CLUSTER", "REPLICATE", primaries[number % self._primaries].id)
 
     def wait_until_whole(self) -> None:
-        """Every node sees a primary of each slot, and every replica has its primary's data."""
-        until(lambda: all(map(_is_whole, self.living)), "the cluster is whole")
+        """Every node sees the same primary of each slot, and every replica has its data."""
+
+        def is_whole() -> bool:
+            same = {node.topology().by_slot for node in self.living}
+            return len(same) == 1 and all(map(_is_whole, self.living))
+
+        until(is_whole, "the cluster is whole")
 
     def stop(self) -> None:
         """Each by its own process; what they hold is thrown away with their folder."""
@@ -144,7 +149,10 @@ class Cluster:
     # --- what strikes it --------------------------------------------------------------------------
 
     def fail_over(self, key: str) -> Node:
-        """Its primary dies, and a replica is elected; who died."""
+        """Its primary dies, and a replica is elected, which is refused to whoever has not heard of
+        a slot that was moved; who died.
+        """
+        self.wait_until_whole()
         dead = self.primary_of(key)
         dead.server.kill()
         self.await_another(key, dead)

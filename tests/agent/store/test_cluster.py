@@ -244,6 +244,17 @@ def test_what_no_replica_has_is_not_settled_unless_none_could_take_over(
     retried(lambda: events.settle([partition]))
 
 
+def test_what_was_moved_meanwhile_is_not_settled_where_it_was(
+    cluster: Cluster, door: ClusterDoor, group_name: str
+) -> None:
+    events, partition = EventStore(door), Partition(group_name, 0)
+    events.append("p", [Append(partition, 1, ONE)])
+    cluster.move_slot(StreamKeys(group_name).entries(0))
+    with pytest.raises(StoreUnavailable, match="refuses"):
+        events.settle([partition])
+    retried(lambda: events.settle([partition]))
+
+
 def test_a_primary_that_is_none_any_more_settles_nothing(
     cluster: Cluster, door: ClusterDoor, group_name: str
 ) -> None:
@@ -251,7 +262,7 @@ def test_a_primary_that_is_none_any_more_settles_nothing(
     replica = next(node for node in cluster.nodes if node not in cluster.primaries)
     node = door._door_of(replica.address)
     with pytest.raises(StoreUnavailable, match="primary no more"):
-        _is_settled(node)
+        _is_settled(node, ())
 
 
 def test_a_node_that_hangs_keeps_nobody_from_the_others(cluster: Cluster, group_name: str) -> None:
