@@ -13,9 +13,11 @@ from dashboard.demo.options import GROUP
 from dashboard.demo.parts import RedisPart
 from dashboard.demo.tree import TreeFailed
 from dashboard.evaluation.checks.faults import LEASE_S, TAKEOVER_MS, Faults, Kind, Note
-from dashboard.evaluation.cluster_servers import Cluster
+from dashboard.evaluation.cluster_servers import NODE_TIMEOUT_MS, Cluster
 from dashboard.evaluation.system import RECOVER_S, now_ms
 
+# Until a dead primary is missed, and as long again until its replica is elected.
+ELECTION_MS = 2 * NODE_TIMEOUT_MS
 HALF_MOVED_S = 2.0  # a slot lies so long on two nodes
 
 
@@ -68,7 +70,7 @@ class ClusterFaults(Faults):
         self._failover("stream_failover", self.of_stream)
 
     def _failover(self, name: str, key: str) -> None:
-        with self._on_nodes(name):
+        with self._on_nodes(name, TAKEOVER_MS + ELECTION_MS):
             dead = self.cluster.fail_over(key)
         self.cluster.revive(dead)
 
@@ -88,9 +90,9 @@ class ClusterFaults(Faults):
             self.run.pass_time(HALF_MOVED_S)
 
     @contextmanager
-    def _on_nodes(self, name: str) -> Iterator[None]:
+    def _on_nodes(self, name: str, bound_ms: int = TAKEOVER_MS) -> Iterator[None]:
         """Recovered: the group is read from whoever has it, with every partition in its hands."""
-        with self.step(name, TAKEOVER_MS, None) as note:
+        with self.step(name, bound_ms, None) as note:
             yield
             self._return(note)
 
