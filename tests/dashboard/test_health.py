@@ -82,7 +82,7 @@ def test_connections_that_run_out_are_a_warning(
 def test_connections_of_postgresql_that_run_out_are_a_warning(
     client: Client, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator.tick()
+    everybody_lives()
     found = client.get("/readyz").json()
     told = found["checks"]["database"]
     assert 1 <= told["connections"] < told["connections_max"]

@@ -386,6 +386,21 @@ async def test_what_was_released_before_a_renew_was_answered_is_not_lost(
             assert crowd.told.count["errors"] == (not is_released)
 
 
+@pytest.mark.django_db(transaction=True)
+async def test_who_waited_beyond_its_next_beat_goes_on_beating(group: Group, store: Any) -> None:
+    async with playing(group, store, members=1) as crowd:
+        crowd.join()
+        await until(lambda: crowd.status().joined == 1)
+        await rebalanced(crowd, group)
+        [member] = crowd.members
+        await until(lambda: not member.web.is_busy)
+        told = crowd.told.count["beats"]
+        member._forget_timers()
+        member.beat_due_s = member.loop.time()  # its timer came while it waited, and is gone
+        member._beaten(1, True, member.beat_due_s, NoAnswer("too late"))
+        await until(lambda: crowd.told.count["beats"] > told)
+
+
 def epochs_of(member: LightMember) -> list[bytes]:
     """As a renew answers them."""
     state = member.state

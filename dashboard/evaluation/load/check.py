@@ -197,9 +197,13 @@ class Scene:
         say("web: killed")
         processes.kill(web.family)  # type: ignore[attr-defined]
         self.crowd.ask("anew")
-        self.run.wait(
-            lambda: self.crowd.status().heard == alive, BACK_S, "not every member was heard again"
-        )
+
+        def are_heard() -> bool:
+            status = self.crowd.status()
+            self.say_now_and_then(lambda: f"{status.heard} of {alive} heard again; {shown(status)}")
+            return status.heard == alive
+
+        self.run.wait(are_heard, BACK_S, "not every member was heard again")
         self.run.pass_time(SESSION_S + STILL_S)
         after = self.watch.all_locks(self.asked.by_group)
         changed = sum(after.get(partition) != lock for partition, lock in before.items())
