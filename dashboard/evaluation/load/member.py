@@ -184,8 +184,7 @@ class LightMember:
         if self.is_killed:
             return
         self.told.latencies.add(self.loop.time() - due_s)
-        if self.loop.time() >= self.beat_due_s:  # the next one was due while it waited
-            self._beat_at(self.loop.time())
+        self._beat_at(max(self.beat_due_s, self.loop.time()))  # it may be due since, or be gone
         reply = self.told.reply(answer, "heartbeat")
         self.is_held_back = isinstance(answer, Answered) and bool(answer.retry_after_s)
         if reply is not None:
