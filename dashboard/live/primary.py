@@ -173,11 +173,11 @@ def connection_class(url: str, kinds: dict[str, Any]) -> Any:
 class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
     """Named by CHANNEL_LAYERS."""
 
-    def __init__(self, hosts: list[str], **options: Any) -> None:
+    def __init__(self, hosts: list[str], prefix: str = "asgi", **options: Any) -> None:
         kinds = ASYNC if settings.CHANNELS_URL else OF_CHANNELS
         followed = [{"address": u, "connection_class": connection_class(u, kinds)} for u in hosts]
-        super().__init__(hosts=followed, **options)
-        self._prefix = options["prefix"]
+        super().__init__(hosts=followed, prefix=prefix, **options)
+        self._prefix = prefix
 
     def published(self, group: str, message: dict[str, str]) -> tuple[str, bytes]:
         """The channel of Redis by which the layer sends to that group of channels, and what."""
