@@ -24,8 +24,8 @@ from assignment.member.state import MemberState
 from assignment.types import GroupSettings
 from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load.hints import listen, shares
-from dashboard.evaluation.load.lines import RedisLine, WebLine, heads_of
-from dashboard.evaluation.load.member import LightMember, raise_bug
+from dashboard.evaluation.load.lines import RedisLine, WebLine, heads_of, raise_bug
+from dashboard.evaluation.load.member import LightMember
 from dashboard.evaluation.load.told import Told
 
 LOOK_S = 0.5  # for what is overdue: an eighth of the shortest patience

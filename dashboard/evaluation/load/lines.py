@@ -260,3 +260,9 @@ class RedisLine(_Line):
 def _settle(future: "asyncio.Future[Any]", answer: Any) -> None:
     if not future.done():
         future.set_result(answer)
+
+
+def raise_bug(task: "asyncio.Task[None]") -> None:
+    """To the loop's handler, which ends the process; a task alone would only be logged."""
+    if not task.cancelled():
+        task.result()

@@ -37,7 +37,7 @@ from assignment.scripts.values import pairs_of
 from assignment.types import NO_EPOCH, Claim, Epoch, Held, HeldState, Partition
 from assignment.wire import GroupKeys
 from dashboard.evaluation.beside.speaking import NoAnswer, pack
-from dashboard.evaluation.load.lines import Answered, RedisLine, WebLine
+from dashboard.evaluation.load.lines import Answered, RedisLine, WebLine, raise_bug
 from dashboard.evaluation.load.told import Told
 
 SECRET = "0123456789abcdef"
@@ -105,6 +105,9 @@ class LightMember:
 
     def join(self) -> None:
         if self.is_killed:
+            return
+        if self.web.is_busy:  # a beat from before it was fenced
+            self.loop.call_later(REDIS_RETRY_S, self.join)
             return
         body = wire.Join(
             member=self.name, secret=SECRET, host="load", incarnation=self.state.incarnation
@@ -392,9 +395,3 @@ class LightMember:
                 self._feed(messages.Released(one.claim))
         if not all(done):
             await self._read_owned()
-
-
-def raise_bug(task: "asyncio.Task[None]") -> None:
-    """To the loop's handler, which ends the process; a task alone would only be logged."""
-    if not task.cancelled():
-        task.result()
