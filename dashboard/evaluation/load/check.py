@@ -260,6 +260,9 @@ def _run(scene: Scene) -> Found:
         scene.read_costs("quiet")
         scene.join()
     else:
+        run.wait(
+            lambda: scene.watch.resting() == asked.groups, CONFIGURED_S, "a group does not rest"
+        )
         run.pass_time(QUIET_S)
     scene.read_costs("steady")
     scene.measure()

@@ -91,6 +91,10 @@ class Watch:
             pipe.hmget(GroupKeys(group).meta, "group_epoch", "target_epoch")
         return [(int(one or 0), int(other or 0)) for one, other in self._answers(pipe)]
 
+    def resting(self) -> int:
+        """Groups that a tick found as they are to be."""
+        return int(self.client.hlen(own_key("rests")))
+
     def configured(self) -> int:
         """Groups whose settings are in Redis."""
         pipe = self.client.pipeline(transaction=False)
