@@ -39,13 +39,9 @@ class Command(EvaluationCommand):
     help = "Says what machines a load takes and which limit is met first."
     failed = VIOLATED
 
-    def create_parser(self, *arguments: Any, **options: Any) -> CommandParser:
-        parser = super().create_parser(*arguments, **options)
-        parser.error = bad_input  # type: ignore[method-assign]
-        return parser
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
+        parser.error = bad_input  # type: ignore[method-assign]
         for name, (least, most, default, of) in SIZES.items():
             option, text = f"--{name.replace('_', '-')}", f"{of}, default {default}"
             parser.add_argument(option, type=whole(least, most), default=default, help=text)

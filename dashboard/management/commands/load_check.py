@@ -30,13 +30,9 @@ class Command(EvaluationCommand):
     help = "Plays members that join, beat, acquire and renew, and measures what the system costs."
     failed = VIOLATED
 
-    def create_parser(self, *arguments: Any, **options: Any) -> CommandParser:
-        parser = super().create_parser(*arguments, **options)
-        parser.error = bad_input  # type: ignore[method-assign]
-        return parser
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
+        parser.error = bad_input  # type: ignore[method-assign]
         for name, (least, most, default, of) in SIZES.items():
             more = "" if default is None else f", default {default}"
             parser.add_argument(

@@ -1,7 +1,8 @@
 """History of a group: rebalances, ownership as the locks saw it, and scale-downs."""
 
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
@@ -14,6 +15,7 @@ from dashboard.records.queries import rebalances, scale_downs, tenures, then
 from dashboard.records.queries.pages import Filters, Page, for_file, page_of
 from dashboard.records.queries.rebalances import PHASES
 
+Row = TypeVar("Row")
 PAGE = 50
 TENURES_PAGE = 100
 KINDS = ("rebalances", "ownership", "scale-downs")
@@ -87,9 +89,7 @@ ROLES: dict[str, base.Made] = {  # each a column, `member: numbers; member: numb
 
 def rebalances_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
     group, filters, then_ms = _asked(request, name)
-    rows = rebalances.every(group, filters)
-    if then_ms is not None:
-        rows = (then.rebalance(row, then_ms) for row in rows)
+    rows = _as_of(rebalances.every(group, filters), then.rebalance, then_ms)
     made = {"at": lambda row: texts.exact(row.at_ms), **WHOLE, **ROLES}
     return base.csv_file(f"{name}-rebalances", (*REBALANCE_COLUMNS, *ROLES), rows, made)
 
@@ -102,9 +102,7 @@ OWNERSHIP_COLUMNS = (
 
 def ownership_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
     group, filters, then_ms = _asked(request, name)
-    rows = for_file(tenures.found(group, filters))
-    if then_ms is not None:
-        rows = (then.tenure(row, then_ms) for row in rows)
+    rows = _as_of(for_file(tenures.found(group, filters)), then.tenure, then_ms)
     made: dict[str, base.Made] = {
         "started": lambda row: texts.exact(row.started_ms),
         "ended": lambda row: None if row.ended_ms is None else texts.exact(row.ended_ms),
@@ -124,9 +122,7 @@ def _outcomes(row: ScaleDown) -> str:
 
 def scale_downs_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
     group, filters, then_ms = _asked(request, name)
-    rows = for_file(scale_downs.found(group, filters))
-    if then_ms is not None:
-        rows = (then.scale_down(row, then_ms) for row in rows)
+    rows = _as_of(for_file(scale_downs.found(group, filters)), then.scale_down, then_ms)
     made: dict[str, base.Made] = {
         "asked_at": lambda row: texts.exact(row.asked_at_ms),
         "members": "live",
@@ -134,6 +130,13 @@ def scale_downs_csv(request: HttpRequest, name: str) -> StreamingHttpResponse:
         "outcomes": _outcomes,
     }
     return base.csv_file(f"{name}-scale-downs", SCALE_DOWN_COLUMNS, rows, made)
+
+
+def _as_of(
+    rows: Iterable[Row], then_of: Callable[[Row, int], Row], then_ms: int | None
+) -> Iterable[Row]:
+    """Each as it was at that moment; None: as it is."""
+    return rows if then_ms is None else (then_of(row, then_ms) for row in rows)
 
 
 def _asked(request: HttpRequest, name: str) -> tuple[Group, Filters, int | None]:
