@@ -209,6 +209,8 @@ def _celery(warnings: list[str], checks: dict[str, Any]) -> dict[str, Any]:
         who = "no Celery worker answers"
         if redis["tickers"]:
             who = "it fails, and the worker's log says why"
+            if tick_ms is None:
+                who = f"its first round goes on, or {who}"
         raise NotReady(f"the Celery tick {last}: {who}; no rebalance happens meanwhile")
     if asks and not begins:
         what = "begins a task" if redis["tickers"] else "answers"
