@@ -1,6 +1,5 @@
 """The one web process: agents' routes first, then Channels' sockets, then Django's pages."""
 
-import gc
 import ipaddress
 import logging
 import os
@@ -20,6 +19,7 @@ from django.conf import settings  # noqa: E402
 from django.db import DatabaseError  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
+from dashboard import garbage  # noqa: E402
 from dashboard.agents.known_tokens import in_thread  # noqa: E402
 from dashboard.agents.requests import Receive, Send  # noqa: E402
 from dashboard.agents.routes import AgentApi  # noqa: E402
@@ -130,7 +130,8 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         if message["type"] == "lifespan.startup":
             if PROTOCOLS not in sys.modules:
                 log.warning("strangers are not bounded here: start `python -m dashboard.web`")
-            _settle()
+            garbage.settle()
+            sys.setswitchinterval(SWITCH_S)
             await send({"type": "lifespan.startup.complete"})
         else:
             await close_async_client()
@@ -138,12 +139,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
                 await in_thread(audit.floods.tell)()
             await send({"type": "lifespan.shutdown.complete"})
             return
-
-
-def _settle() -> None:
-    """What is loaded by now stays: no collection of garbage, which stops everybody, goes through it
-    again.
-    """
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(SWITCH_S)

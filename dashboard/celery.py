@@ -12,8 +12,10 @@ import threading
 from typing import Any
 
 from celery import Celery, bootsteps
+from celery.signals import worker_process_init
 from django.conf import settings
 
+from dashboard import garbage
 from dashboard.live.primary import follow_as_broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -64,6 +66,11 @@ app.conf.update(
     },
 )
 app.autodiscover_tasks(["dashboard.coordinator"])
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def settle(**_: Any) -> None:
+    garbage.settle()
 
 
 class TickerStep(bootsteps.StartStopStep):  # type: ignore[misc]

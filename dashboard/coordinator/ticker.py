@@ -25,6 +25,7 @@ from hashlib import blake2b
 
 from django.db import close_old_connections
 
+from dashboard import garbage
 from dashboard.coordinator.carrying import want_look
 from dashboard.coordinator.resting import ROWS_MAX, Awake
 from dashboard.coordinator.running import SAID_EVERY_S, Round, look_at
@@ -196,5 +197,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ticker.ended.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker ends first
     log.info("ticker %s", name)
+    garbage.settle()
     ticker.run()
     os._exit(0)  # whatever look still waits
