@@ -128,8 +128,7 @@ def _claimed(view: GroupRead, member: str) -> int:
     joined_with = row.incarnation if row else 0
     if report is None:
         return joined_with
-    fence = int(report.owned.fence.max(initial=0))
-    return max(joined_with, report.incarnation, fence // INCARNATION_STEP)
+    return max(joined_with, report.incarnation, report.owned.highest // INCARNATION_STEP)
 
 
 def _has_lost(view: GroupRead, database: Known) -> bool:

@@ -35,6 +35,7 @@ from assignment.scripts.rows import (
     AppliedRows,
     Offsets,
     each,
+    remembered,
     why_unreadable,
 )
 from assignment.scripts.values import Call, Raw, columns_of, flag, pairs_of, text_of
@@ -302,7 +303,7 @@ def _read_all(raw: Raw) -> GroupRead:
         beats={m: beat_of(v) for m, v in pairs_of(raw[4])},
         reports=Reports(pairs_of(raw[5])),
         asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
-        target={m: wire.parse_target(v.decode()) for m, v in pairs_of(raw[7])},
+        target={m: _read_target(v) for m, v in pairs_of(raw[7])},
         grants=grants,
         locks=Locks.parse(list(chain.from_iterable(raw[9])), grants, now_ms),
         offsets=Offsets.parse(columns_of(raw[10])),
@@ -340,6 +341,11 @@ def read_member(member_id: str, raw: bytes) -> MemberRow:
     )
 
 
+@remembered
+def _read_target(raw: bytes) -> TargetRow:
+    return wire.parse_target(raw.decode())
+
+
 class StoredReport(NamedTuple):
     """`number sequence at_ms length <complete><changes>`, the length in bytes."""
 
@@ -357,7 +363,19 @@ class StoredReport(NamedTuple):
 
 
 def read_report(raw: bytes) -> Report:
-    stored = StoredReport.parse(raw)
+    number, sequence, at_ms, rest = raw.split(b" ", 3)
+    return replace(
+        _unnumbered(rest),
+        number=whole_of(number),
+        sequence=whole_of(sequence),
+        at_ms=moment_of(at_ms),
+    )
+
+
+@remembered
+def _unnumbered(rest: bytes) -> Report:
+    """Of `length <complete><changes>`, which mostly stays as it was."""
+    stored = StoredReport.parse(b"0 0 0 " + rest)
     complete, changes = read_said(stored.complete), read_said(stored.changes)
     owned = {**complete.owned, **changes.owned} if changes.owned else complete.owned
     held = Holdings.parse({p: text for p, text in owned.items() if text is not None})

@@ -157,5 +157,10 @@ class Holdings(Rows[Held]):
             state=np.array([STATES.index(one.state) for one in owned.values()], np.int64),
         )
 
+    @cached_property
+    def highest(self) -> int:
+        """Of the fences; 0: there are none."""
+        return int(self.fence.max(initial=0))
+
     def value(self, row: int) -> Held:
         return Held(fence=int(self.fence[row]), state=STATES[self.state[row]])

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from assignment import sizes
 from assignment.bounds import MOMENT_MAX, moment_of, shortened, whole_of
 from assignment.columns import Numbers, Places, Rows, whole_numbers, wholes
 from assignment.scripts.values import Columns, Raw, fields_of
@@ -19,6 +21,8 @@ UNREADABLE = (
     *(OverflowError, RecursionError, msgspec.MsgspecError),
 )  # what the readers below raise of what no script has written
 UInt64 = npt.NDArray[np.uint64]
+KEPT = sizes.MEMBERS_MAX  # rows of each kind, below a kilobyte each
+KEPT_BYTES = 2**10  # what is longer is read anew each time
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -35,6 +39,18 @@ def each(
         except UNREADABLE as error:
             bad[name] = why_unreadable(error)
     return found, bad
+
+
+def remembered(read: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    """The same function: of a group's rows most are as they were a second before. What it makes of
+    them is not to be changed.
+    """
+    kept = lru_cache(KEPT)(read)
+
+    def read_or_known(raw: bytes) -> T:
+        return kept(raw) if len(raw) <= KEPT_BYTES else read(raw)
+
+    return read_or_known
 
 
 def why_unreadable(error: Exception) -> str:

@@ -69,12 +69,24 @@ class Remembered(Generic[T]):
         return known[1] if known and known[0] == raw else self._read(name, raw)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body:
+    """A report without its numbers; `said_first` and `claims_first`: of `complete` alone."""
+
+    complete: bytes
+    changes: bytes
+    said_first: Said
+    claims_first: Claims
+    said: Said
+    claims: Claims
+
+
 class Heard:
     """Of one group, whose partitions are `stream`:0 up to `partitions`."""
 
     def __init__(self, stream: str, partitions: int) -> None:
         self._stream, self._partitions = stream, partitions
-        self._complete: dict[str, tuple[bytes, Said, Claims]] = {}
+        self._bodies: dict[str, _Body] = {}
         self.members: Remembered[MemberRow] = Remembered(read_member)
         self.targets: Remembered[tuple[TargetRow, Index]] = Remembered(self._target)
         self.reports: Remembered[tuple[Report, Claims]] = Remembered(self._report)
@@ -82,15 +94,29 @@ class Heard:
     def _report(self, member: str, raw: bytes) -> tuple[Report, Claims]:
         """The report without `owned`, which is in the claims."""
         stored = StoredReport.parse(raw)
-        bytes_before, said, claims = self._complete.get(member, (b"", None, None))
-        if said is None or claims is None or bytes_before != stored.complete:
+        body = self._bodies.get(member)
+        if body is None or (body.complete, body.changes) != (stored.complete, stored.changes):
+            self._bodies[member] = body = self._body(stored, body)
+        return report_of(stored, body.said, NOTHING_HELD), body.claims
+
+    def _body(self, stored: StoredReport, before: "_Body | None") -> "_Body":
+        if before is not None and before.complete == stored.complete:
+            said, complete = before.said_first, before.claims_first
+        else:
             said = read_said(stored.complete)
-            claims = self.claims_of(_held(said.owned))
-            self._complete[member] = stored.complete, said, claims
+            complete = self.claims_of(_held(said.owned))
+        first, claims = said, complete
         if stored.changes != b"{}":
             said = read_said(stored.changes)
-            claims = self._changed(claims, said.owned)
-        return report_of(stored, said, NOTHING_HELD), claims
+            claims = self._changed(complete, said.owned)
+        return _Body(
+            complete=stored.complete,
+            changes=stored.changes,
+            said_first=first,
+            claims_first=complete,
+            said=said,
+            claims=claims,
+        )
 
     def claims_of(self, held: Holdings) -> Claims:
         number = self._index().at(held.places)
@@ -104,7 +130,9 @@ class Heard:
     def _changed(self, claims: Claims, told: Mapping[str, str | None]) -> Claims:
         if not told:
             return claims
-        stay = ~np.isin(claims.number, self._index().at(Places.parse(list(told))))
+        index = self._index()
+        is_told = index.mask(index.at(Places.parse(list(told))))
+        stay = ~is_told[claims.number]
         new = self.claims_of(_held(told))
         return Claims(
             np.concatenate((claims.number[stay], new.number)),
@@ -123,7 +151,7 @@ class Heard:
         return np.array(numbers, np.int32)
 
     def forget_all_but(self, members: Mapping[str, object]) -> None:
-        self._complete = {m: kept for m, kept in self._complete.items() if m in members}
+        self._bodies = {m: kept for m, kept in self._bodies.items() if m in members}
 
 
 def _held(owned: Mapping[str, str | None]) -> Holdings:
