@@ -39,11 +39,14 @@ class Turns:
         turn_s = max(now_s, self._next.get(group, 0.0))
         if turn_s - now_s > WAIT_MAX_S:
             return None
-        _put(self._next, group, turn_s + self._apart_s(now_s), now_s)
+        slower = max(1.0, self.lag_s / LATE_S)
+        _put(self._next, group, turn_s + slower * self._apart_s(now_s), now_s)
         return turn_s - now_s
 
     def later_s(self, group: str = ALL) -> int:
-        """When to come again, whole seconds: behind all who were sent away before."""
+        """When to come again, whole seconds: behind all who were sent away before. At the pace of
+        when heartbeats are in time: whoever finds then that they are not is sent away anew.
+        """
         now_s = self._clock()
         turn_s = max(now_s + WAIT_MAX_S, self._away.get(group, 0.0)) + self._apart_s(now_s)
         turn_s = min(turn_s, now_s + LATER_MAX_S)
@@ -51,11 +54,11 @@ class Turns:
         return math.ceil(turn_s - now_s)
 
     def _apart_s(self, now_s: float) -> float:
-        """From one turn of a group to its next."""
+        """From one turn of a group to its next, while heartbeats are in time."""
         if now_s - self._counted_s >= COUNT_EVERY_S:
             self._counted_s = now_s
             self._sharing = max(1, sum(until_s > now_s for until_s in self._next.values()))
-        return self._sharing * max(1.0, self.lag_s / LATE_S) / PER_SECOND
+        return self._sharing / PER_SECOND
 
 
 def _put(moments: dict[str, float], group: str, moment_s: float, now_s: float) -> None:

@@ -29,9 +29,12 @@ from dashboard.live.scripts import Script
 GATHER_S = 0.004  # who is alone waits so long for others
 ENOUGH = 20  # calls by which a trip is paid for: it costs as much CPU as ten
 GATHERED_MAX = 6  # times GATHER_S, a tenth of what a heartbeat may take
-CALLS_MAX = 500  # of one pipeline: its answers come within some tens of milliseconds
+# Of one pipeline. Under thousands of connections a turn of the event loop takes a second when much
+# is late, and a trip two of them: fewer at once would be fewer than come meanwhile, for ever.
+CALLS_MAX = 5_000
 JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, which come behind it
-JOINS_WAITING_MAX = 2_000  # are answered within a second; more than that come again
+JOINS_SHARE = 0.2  # of a trip, where that is more
+JOINS_WAITING_MAX = 500  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
 STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
@@ -79,7 +82,14 @@ class Batch:
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.TimerHandle | None = None  # one for all: a heartbeat is cheap
-        self.lag_s = 0.0  # of the last trip: until the first of its calls was answered
+        self._lag_s = 0.0  # of the last trip: until the first of its calls was answered
+
+    @property
+    def lag_s(self) -> float:
+        """How late calls are answered: those of the last trip, or the first one that waits."""
+        if not self._waiting:
+            return self._lag_s
+        return max(self._lag_s, asyncio.get_running_loop().time() - self._waiting[0].asked_s)
 
     async def call(
         self,
@@ -133,11 +143,12 @@ class Batch:
             while self._waiting or self._joins:
                 await self._gather()
                 calls = _taken(self._waiting, CALLS_MAX)
-                calls += _taken(self._joins, min(JOINS_AT_ONCE, CALLS_MAX - len(calls)))
+                joins = max(JOINS_AT_ONCE, int(JOINS_SHARE * len(calls)))
+                calls += _taken(self._joins, min(joins, CALLS_MAX - len(calls)))
                 # Whoever gave up asks again: what is old must not come after what is new.
                 if asked := [call for call in calls if not call.answer.done()]:
                     await _carry_out(asked)
-                    self.lag_s = asyncio.get_running_loop().time() - asked[0].asked_s
+                    self._lag_s = asyncio.get_running_loop().time() - asked[0].asked_s
         finally:
             self._running = None
 

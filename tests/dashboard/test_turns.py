@@ -77,6 +77,13 @@ def test_joins_come_slower_while_heartbeats_are_answered_late() -> None:
     assert waits_of(made, "g", 3) == pytest.approx([0, 10 / PER_SECOND, 20 / PER_SECOND])
 
 
+def test_who_is_sent_away_in_such_a_moment_comes_back_as_if_it_were_over() -> None:
+    made = Turns(Clock())
+    made.lag_s = 20 * turns.LATE_S
+    told = [made.later_s("g") for _ in range(A_SECOND)]
+    assert told[-1] == math.ceil(WAIT_MAX_S + 1)
+
+
 async def test_how_late_calls_are_answered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     waited_s: list[float] = []
 
@@ -89,6 +96,40 @@ async def test_how_late_calls_are_answered_is_known(monkeypatch: pytest.MonkeyPa
     await made.call(script("report"), "g", [])
     await asyncio.sleep(0)
     assert made.lag_s >= waited_s[0] >= 0
+
+
+async def test_what_waits_is_late_before_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, answers = Batch(), asyncio.Event()
+
+    async def carried_out(calls: list[Any]) -> None:
+        await answers.wait()
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    first = asyncio.create_task(made.call(script("report"), "g", []))
+    await asyncio.sleep(10 * batch.GATHER_S)
+    second = asyncio.create_task(made.call(script("report"), "g", []))
+    await asyncio.sleep(batch.GATHER_S)
+    assert made.lag_s >= batch.GATHER_S / 2
+    answers.set()
+    await asyncio.gather(first, second)
+
+
+async def test_the_more_beats_a_trip_has_the_more_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[list[str]] = []
+
+    async def carried_out(calls: list[Any]) -> None:
+        trips.append([call.group for call in calls])
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    made = Batch()
+    joins = [made.call(script("join"), "j", [], joins=True) for _ in range(3 * JOINS_AT_ONCE)]
+    beats = [made.call(script("report"), "b", []) for _ in range(10 * JOINS_AT_ONCE)]
+    await asyncio.gather(*joins, *beats)
+    assert [trip.count("j") for trip in trips] == [2 * JOINS_AT_ONCE, JOINS_AT_ONCE]
 
 
 def test_a_herd_that_comes_when_it_was_told_to_is_taken() -> None:
