@@ -362,6 +362,7 @@ class StoredReport(NamedTuple):
         return cls(number, sequence, moment_of(at_ms), rest[:length], rest[length:])
 
 
+@remembered  # between two heartbeats a group is read several times
 def read_report(raw: bytes) -> Report:
     number, sequence, at_ms, rest = raw.split(b" ", 3)
     return replace(

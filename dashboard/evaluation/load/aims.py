@@ -19,6 +19,9 @@ TIMEOUTS = ERRORS = MOVES = 0
 WEB_US, P99_MS, TICK_GAP_MS, STEADY_S = 200.0, 250.0, 1_500, 30.0
 QUIET_CORES, MANY_GROUPS_CORES = 0.1, 0.5
 REPLACED_S = 3.0  # after the session's end
+# Whose heartbeats take a third of a core. While twice as many join, one process would want more of
+# two cores than it gets beside the worker, Redis and the client.
+MEMBERS_A_WEB = 5_000
 FILES_BESIDE = 50  # of the interpreter, and connections that are being made anew
 
 
@@ -60,6 +63,11 @@ class Sizes:
             and self.groups <= groups
             and self.partitions <= max(PARTITIONS_AIMED, self.groups)
         )
+
+
+def webs_for(members: int) -> int:
+    """As many web processes as are enough."""
+    return max(1, math.ceil(members / MEMBERS_A_WEB))
 
 
 def refusal_of(asked: Sizes, files: int) -> str:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from dashboard.evaluation.judge import VIOLATED
 from dashboard.evaluation.load import table
-from dashboard.evaluation.load.aims import Sizes, refusal_of
+from dashboard.evaluation.load.aims import MEMBERS_A_WEB, Sizes, refusal_of, webs_for
 from dashboard.evaluation.load.check import check, files_limit
 from dashboard.evaluation.runner import EvaluationCommand, Found, add_seed, bad_input, told
 from dashboard.management.arguments import whole
@@ -21,7 +21,10 @@ SIZES = {  # option -> least, most, default, what it is
     "partitions": (1, 1_000_000, None, "partitions in all, default two a member and one a group"),
     "processes": (1, 16, 1, "processes that play the members"),
     "seconds": (1, 3_600, 30, "of the window that is measured"),
-    "webs": (1, 16, 1, "web processes of the system, behind one address"),
+    "webs": (
+        *(1, 16, None),
+        f"web processes of the system, at one address, default one for {MEMBERS_A_WEB:,} members",
+    ),
     "workers": (1, 16, 1, "Celery workers of the system"),
 }
 
@@ -64,6 +67,8 @@ class Command(EvaluationCommand):
         given = {name: options[name] for name in SIZES}
         if given["partitions"] is None:
             given["partitions"] = max(2 * given["members"], given["groups"])
+        if given["webs"] is None:
+            given["webs"] = 1 if options["table"] else webs_for(given["members"])
         given |= {name: options[name] for name in ("kill_member", "restart_web", "postgres")}
         asked = Sizes(**given)
         if why := refusal_of(asked, files_limit()):
