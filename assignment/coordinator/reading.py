@@ -40,6 +40,8 @@ from assignment.types import (
     UnableReason,
 )
 
+HERD, HERD_MS = 20, 1_000  # so many join in that time: some hundred are started together
+HERD_SESSIONS = 2  # for so many sessions at most: then members that come and go for ever are served
 _UNREPORTED = 0  # fence of a claim that only the stored target makes: any real fence is higher
 _NEVER_GRANTED = -1  # below any fence
 _NONE = np.zeros(0, np.int64)
@@ -111,9 +113,23 @@ def waiting_for(view: GroupRead) -> tuple[str, ...]:
 
 
 def why_waiting(view: GroupRead) -> str:
-    """ "" when nobody's word is awaited."""
+    """ "" when nobody's word is awaited, and no herd."""
+    if joined := herd_of(view):
+        return f"{joined} members joined within a second: more are to come"
     awaited = waiting_for(view)
     return f"waiting for reports of {', '.join(awaited)}" if awaited else ""
+
+
+def herd_of(view: GroupRead) -> int:
+    """How many members joined just now, where they are so many that more are to come; 0: there is
+    no herd, or it was waited for long enough since the rebalance became due. A target for those of
+    a herd who are first gives them what each of the others takes from them again.
+    """
+    due_since_ms, session_ms = view.meta.due_since_ms, settings_of(view).session_timeout_ms
+    if due_since_ms and known_ms(view, due_since_ms) >= HERD_SESSIONS * session_ms:
+        return 0
+    joined = sum(0 <= view.now_ms - row.joined_at_ms < HERD_MS for row in view.members.values())
+    return joined if joined >= HERD else 0
 
 
 # --- ability --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from channels.db import database_sync_to_async
 from dashboard.coordinator import want_rebalance
 from dashboard.live.connection import StoreUnavailable
 
+GATHER_S = 0.05  # who joins is seldom alone; a target for the first would be made anew for the next
 GROUPS_MAX = 10_000  # twice the groups aimed at
 
 log = logging.getLogger(__name__)
@@ -34,12 +35,18 @@ class Doorbell:
     async def _answer(self) -> None:
         try:
             while self._rung:
-                group = self._rung.pop()
-                try:
-                    await _ask(group)
-                except StoreUnavailable as error:
-                    log.warning("rebalance not asked for group=%s: %s", group, error)
-                except Exception:  # the top of a loop: one group's trouble is not the others'
-                    log.exception("rebalance not asked for group=%s", group)
+                await asyncio.sleep(GATHER_S)
+                rung, self._rung = self._rung, set()
+                for group in rung:
+                    await _ask_for(group)
         finally:
             self._answering = None
+
+
+async def _ask_for(group: str) -> None:
+    try:
+        await _ask(group)
+    except StoreUnavailable as error:
+        log.warning("rebalance not asked for group=%s: %s", group, error)
+    except Exception:  # the top of a loop: one group's trouble is not the others'
+        log.exception("rebalance not asked for group=%s", group)

@@ -9,7 +9,13 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from assignment.coordinator.planning import Nothing, Target, next_target, target_of
-from assignment.coordinator.reading import claims, owners_before
+from assignment.coordinator.reading import (
+    HERD,
+    HERD_MS,
+    HERD_SESSIONS,
+    claims,
+    owners_before,
+)
 from assignment.coordinator.record import Cause, Move
 from assignment.errors import InvalidInput
 from assignment.invariants import check
@@ -49,6 +55,26 @@ def test_nothing_is_due_when_nothing_changed() -> None:
 def test_nothing_is_due_while_a_report_is_awaited() -> None:
     view = group(live("a", range(12)), live("b", asked_at_ms=NOW, reported=False))
     assert next_target(view) == Nothing("waiting for reports of b")
+
+
+def herd(count: int, *, joined_at_ms: int = NOW, due_since_ms: int = NOW - 1_000) -> GroupRead:
+    names = [f"m{n:02}" for n in range(count)]
+    view = group(live("a", range(12)), *map(live, names), due_since_ms=due_since_ms)
+    rows = {name: replace(view.members[name], joined_at_ms=joined_at_ms) for name in names}
+    return replace(view, members=dict(view.members) | rows)
+
+
+def test_nothing_is_due_while_members_join_by_the_dozen() -> None:
+    said = next_target(herd(HERD))
+    assert said == Nothing(f"{HERD} members joined within a second: more are to come")
+    assert active(herd(HERD - 1))
+    assert active(herd(HERD, joined_at_ms=NOW - HERD_MS))
+
+
+def test_members_that_come_for_ever_keep_the_others_waiting_for_a_while() -> None:
+    since_ms = NOW - HERD_SESSIONS * SESSION_MS
+    assert isinstance(next_target(herd(HERD, due_since_ms=since_ms + 1)), Nothing)
+    assert active(herd(HERD, due_since_ms=since_ms))
 
 
 @pytest.mark.parametrize(
