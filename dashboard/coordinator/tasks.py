@@ -1,6 +1,7 @@
 """Celery's tasks: wrappers of three lines, the work is in the coordinator."""
 
 import logging
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -37,7 +38,11 @@ def _task(work: Callable[..., int | str]) -> Any:
 def look(group_name: str) -> int:
     """At a group that would take a ticker too long."""
     live_queue.take_look(group_name)
-    return coordinator.look(group_name)
+    began_s = time.process_time()
+    try:
+        return coordinator.look(group_name)
+    finally:
+        live_queue.pause_looks(group_name, time.process_time() - began_s)
 
 
 @_task

@@ -37,6 +37,8 @@ ASK_AGAIN_S = 0.1
 SHARE = 0.2  # of a worker: two of them still have more than one for all other groups
 SAVED_S = 2.0  # of time that passed without a run counts: 0.4 s of runs at once
 PAUSE_MAX_S = 1.0  # as often as a tick looks at the group anyway
+LOOKS_SHARE = 0.1  # of a processor: for a group's looks that are tasks
+PAUSE_MAX_LOOKS_S = 2.0  # whoever is gone is found within a session and three seconds
 _DEBT_MAX_MS = round((SAVED_S + PAUSE_MAX_S) * 1e3)
 
 
@@ -148,6 +150,12 @@ def want_look(group: str) -> bool:
 def take_look(group: str) -> None:
     """As `take_wanted`; also when the task could not be published."""
     sync_client().delete(QueueKeys(group).look_queued)
+
+
+def pause_looks(group: str, seconds: float) -> None:
+    """A look that was a task took so much CPU: the next one waits, as if it were on its way."""
+    pause_s = min(seconds / LOOKS_SHARE, PAUSE_MAX_LOOKS_S)
+    sync_client().set(QueueKeys(group).look_queued, 1, px=max(1, round(pause_s * 1e3)))
 
 
 def _of_history(name: str) -> str:
