@@ -34,8 +34,10 @@ Ends = Mapping[str, Went]
 
 def advance(view: GroupRead) -> effects.Steps[bool]:
     """Whether anything changed. The view is the older: who was told before has a record by now."""
+    since_ms, was_told = view.now_ms - RETURN_WITHIN_MS, view.meta.drain_version > 0
+    was_told |= _is_told(view)
     for _ in range(RACES_MAX):
-        known = yield from effects.ReadScaleDowns(view.now_ms - RETURN_WITHIN_MS)
+        known = yield from effects.ReadScaleDowns(since_ms, was_told)
         if not _is_due(known, view):
             return False
         ends = how_they_went((yield from effects.ReadHints())) if _gone(known, view) else {}
@@ -56,8 +58,12 @@ def advance(view: GroupRead) -> effects.Steps[bool]:
 
 
 def _is_due(known: ScaleDowns, view: GroupRead) -> bool:
-    told = any(row.drain is not Drain.NONE for row in view.members.values())
-    return told or known.running is not None or any(_back(r, view) for r in known.records)
+    is_due = known.running is not None or any(_back(r, view) for r in known.records)
+    return is_due or _is_told(view)
+
+
+def _is_told(view: GroupRead) -> bool:
+    return any(row.drain is not Drain.NONE for row in view.members.values())
 
 
 def _back(row: ScaleDown, view: GroupRead) -> list[str]:

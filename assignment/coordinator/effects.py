@@ -215,9 +215,12 @@ class KeepForced(Effect[None]):
 
 
 class ReadScaleDowns(Effect[facts.ScaleDowns]):
-    """The running one, and those that ended since; the newest first."""
+    """The running one, and those that ended since; the newest first. `was_told`: Redis was told of
+    one, now or ever.
+    """
 
     ended_since_ms: int
+    was_told: bool
 
 
 class KeepScaleDowns(Effect[bool]):
@@ -259,7 +262,7 @@ class KeepRefusal(Effect[None]):
 
 
 class ReadRound(Effect[facts.Round | None]):
-    pass
+    """The newest one that is under way or done."""
 
 
 class ReadTenures(Effect[facts.Tenures]):

@@ -27,13 +27,13 @@ GAP_WITHIN_MS = 3_600_000  # of a rebalance that lasted longer the gap in all is
 LOOKED_FOR_MS = 60_000  # after the last round; computing a target every second would cost too much
 
 
-def finish(view: GroupRead) -> effects.Steps[bool]:
-    """Whether a record was completed: not before the history has all that the locks did until
-    `view`. Whoever keeps it completes the record as soon as it has (`finish_awaited`).
+def finish(view: GroupRead, last: Round | None) -> effects.Steps[bool]:
+    """Whether a record was completed, that of `last`: not before the history has all that the locks
+    did until `view`. Whoever keeps it completes the record as soon as it has (`finish_awaited`).
 
     A target that is held and of which nobody learns serves every cause so far: all rebalances end.
     """
-    row = yield from _round_of_target(view)
+    row = _of_target(last, view)
     is_over = row is not None and row.finished_at_ms is None and is_held(view)
     is_whole = yield from effects.WantHistory(view.meta.event_seq, awaited=is_over)
     if row is None or not is_over or not is_whole:
@@ -59,7 +59,9 @@ def finish_awaited(record: GroupRecord) -> effects.Steps[None]:
     """After the history has become whole: as the tick that waited for it would do."""
     found = yield from effects.Read(Purpose.LOOK)
     view = without_bad_claims(found, record.incarnation)
-    if view.meta.settings is not None and (yield from finish(view)):
+    if view.meta.settings is None:
+        return
+    if (yield from finish(view, (yield from effects.ReadRound()))):
         yield from effects.AdvancePlans()
         yield from effects.Push("history")
 
@@ -73,9 +75,10 @@ def _ended(
     )
 
 
-def _round_of_target(view: GroupRead) -> effects.Steps[Round | None]:
-    row = yield from effects.ReadRound()
-    return row if row and (row.incarnation, row.target_epoch) == view.meta.target else None
+def _of_target(last: Round | None, view: GroupRead) -> Round | None:
+    """None: the record of the target that Redis has is another one, or still to come."""
+    is_same = last and (last.incarnation, last.target_epoch) == view.meta.target
+    return last if is_same else None
 
 
 def delivered_ms(view: GroupRead) -> int | None:
@@ -147,7 +150,7 @@ def is_cut_short(view: GroupRead) -> effects.Steps[bool]:
     """
     if _most_moves(view) is None:
         return False
-    last = yield from _round_of_target(view)
+    last = _of_target((yield from effects.ReadRound()), view)
     if last is None or not may_be_cut_short(last, view):
         return False
     try:

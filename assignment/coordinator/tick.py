@@ -107,9 +107,11 @@ def _keep_records(view: GroupRead) -> effects.Steps[None]:
     yield from keep_outbox(OUTBOX_TURNS)
     moved = yield from note_stays(view)
     moved = (yield from advance(view)) or moved
-    done = yield from finish(view)
+    last = yield from effects.ReadRound()
+    done = yield from finish(view, last)
     yield from effects.AdvancePlans()
-    yield from note_first_effects(view)
+    if last is not None:  # else none is over
+        yield from note_first_effects(view)
     yield from effects.KeepFaults(
         tuple((fault.kind.value, fault.text) for fault in invariants.faults(view))
     )

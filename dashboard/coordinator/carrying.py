@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError as BrokerAway
 
 from assignment.coordinator import effects
 from assignment.coordinator.effects import Effect, RecordsAway, Steps
-from assignment.coordinator.facts import GroupRecord
+from assignment.coordinator.facts import GroupRecord, ScaleDowns
 from assignment.coordinator.outbox import text_of
 from assignment.plausible import counted
 from assignment.scripts import recovery
@@ -29,6 +29,7 @@ from dashboard.models import Group
 RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this process set and the
 # database refused to keep
 NOBODY = outbox.Task()
+QUERY = object()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
 LOOK_EXPIRES_S = queue.QUEUED_MS / 1e3  # then the ticker asks for another one
@@ -72,6 +73,22 @@ def record_of(group: Group) -> GroupRecord:
     )
 
 
+def _unasked(row: Group, effect: Effect[Any]) -> Any:
+    """What is found where nobody asked for anything: queries that a look need not make. QUERY: that
+    is not known. `row`: of before the look. A scale-down has a version before anybody is told; one
+    that is begun since changes the row, so that the group does not rest.
+    """
+    match effect:
+        case effects.ReadRequests():
+            return ()
+        case effects.AdvancePlans():
+            return None
+        case effects.ReadScaleDowns(was_told=False) if not row.scale_downs_version:
+            return ScaleDowns(version=0, records=())
+        case _:
+            return QUERY
+
+
 def _read_record(group: Group) -> GroupRecord:
     group.refresh_from_db(
         fields=["settings", "incarnation", "coordination", "pauses", "pause_version"]
@@ -85,8 +102,8 @@ def perform(here: Here, effect: Effect[Any]) -> Any:
         return IN_REDIS[kind](here, effect)
     if here.row is None:
         raise RecordsAway("the database is away")
-    if not here.is_asked and kind in ASKED:
-        return ASKED[kind]
+    if not here.is_asked and (known := _unasked(here.row, effect)) is not QUERY:
+        return known
     try:
         return IN_DATABASE[kind](here.row, effect)
     except AWAY as error:
@@ -240,8 +257,6 @@ IN_REDIS: Mapping[type[Effect[Any]], Callable[[Here, Any], Any]] = {
     effects.SetTarget: _set_target,
     effects.Push: lambda here, effect: push.push(here.name, effect.what),
 }
-# What is found where nobody asked for anything: a query each that a look need not make.
-ASKED: Mapping[type[Effect[Any]], Any] = {effects.ReadRequests: (), effects.AdvancePlans: None}
 IN_DATABASE: Mapping[type[Effect[Any]], Callable[[Group, Any], Any]] = {
     effects.ReadRecord: lambda group, effect: _read_record(group),
     effects.KeepOutbox: lambda group, effect: outbox.keep(group),

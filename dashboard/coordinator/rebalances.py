@@ -100,6 +100,7 @@ def read_finished(group: models.Group, effect: effects.ReadFinished) -> tuple[fa
         first_effect_ms=None,
         finished_at_ms__gt=effect.since_ms,
     ).exclude(kept=F("partitions"))  # nothing changed hands: only learners were placed
+    rows = rows.only("group", "finished_at_ms", "previous", "target")
     return tuple(
         facts.Finished(
             pk=row.pk,

@@ -30,7 +30,7 @@ from dashboard.records.queries import plans
 # about this share of one processor.
 UNASKED_SHARE = 0.005
 UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 600_000
-AT_ONCE = 500  # rows by their keys
+AT_ONCE = 50  # rows by their keys: no more than are looked at in one go
 ROWS_MAX = 20_000  # of which the number is known, some kilobytes each
 COLUMNS = (
     *("incarnation", "coordination", "mode_incarnation", "mode_epoch", "pause_version"),
@@ -86,16 +86,20 @@ def everybodys(name: str) -> bool:
 
 
 class Found(NamedTuple):
-    """`groups`: all that there are. `away`: of the share, whose node of a Redis Cluster does not
-    answer.
+    """`awake`: of the share; each is read when it is asked for. `groups`: all that there are.
+    `away`: of the share, whose node of a Redis Cluster does not answer.
     """
 
-    awake: list[Awake]
+    awake: Iterator[Awake]
     groups: Set[str]
     away: Set[str]
 
 
-def awake(ticker: Ticker, is_mine: Callable[[str], bool] = everybodys) -> Found:
+def awake(
+    ticker: Ticker,
+    is_mine: Callable[[str], bool] = everybodys,
+    in_order: Callable[[Sequence[str]], Sequence[str]] = list,
+) -> Found:
     """Groups of one's share to look at now. Raises StoreUnavailable."""
     rows, asking = _rows()
     away = glances.away(filter(is_mine, rows))
@@ -104,47 +108,59 @@ def awake(ticker: Ticker, is_mine: Callable[[str], bool] = everybodys) -> Found:
     # What is away is looked at when it is back.
     glances.forget((stored.keys() - rows.keys()) | (stored.keys() & away))
     kept = _all_kept({name: text for name, text in stored.items() if name in mine})
-    found = list(_awake(mine, kept, asking, len(rows), ticker))
-    return Found(found, rows.keys(), away)
+    some = _Some(mine, kept, asking, len(rows), ticker)
+    return Found(some.awake(in_order), rows.keys(), away)
 
 
 def awake_one(name: str, ticker: Ticker) -> list[Awake]:
     """The same, of this group alone: one or none. `ticker`: of whoever ticked last."""
     rows, asking = _rows(name)
     kept = _all_kept(glances.kept_of(name))
-    return list(_awake(rows, kept, asking, len(live_groups.known_groups()), ticker))
+    some = _Some(rows, kept, asking, len(live_groups.known_groups()), ticker)
+    return list(some.awake(list))
 
 
-def _awake(
-    rows: Mapping[str, _Row],
-    kept: Mapping[str, _Kept],
-    asking: Collection[int],
-    groups: int,
-    ticker: Ticker,
-) -> Iterator[Awake]:
-    same = {
-        name: kept[name].rest
-        for name, row in rows.items()
-        if name in kept and row.pk not in asking and row.digest in (None, kept[name].digest)
-    }
-    found = glances.glances(same)
-    before = {
-        name: same[name]
-        for name, glance in found.items()
-        if may_rest_on(same[name], glance, ticker.away)
-    }
-    due = [n for n in rows if n not in before or kept[n].until_ms <= ticker.seen_ms]
-    for name, record, group in _loaded(due, rows):
-        yield Awake(
-            record=record,
-            group=group,
-            digest=rows[name].digest,
-            before=before.get(name),
-            is_asked=rows[name].digest is None or rows[name].pk in asking,
-            is_kept=name in kept,
-            groups=groups,
-            ticker=ticker,
-        )
+class _Some(NamedTuple):
+    """Groups, and what says which of them do not rest. `groups`: how many there are in all."""
+
+    rows: Mapping[str, _Row]
+    kept: Mapping[str, _Kept]
+    asking: Collection[int]
+    groups: int
+    ticker: Ticker
+
+    def awake(self, in_order: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Awake]:
+        """Which they are is known by now; each is read when it is asked for."""
+        rows, kept, before = self.rows, self.kept, self._resting()
+        due = [n for n in rows if n not in before or kept[n].until_ms <= self.ticker.seen_ms]
+        return self._read(in_order(due), before)
+
+    def _read(self, names: Sequence[str], before: Mapping[str, Rest]) -> Iterator[Awake]:
+        for name, record, group in _loaded(names, self.rows):
+            row = self.rows[name]
+            yield Awake(
+                record=record,
+                group=group,
+                digest=row.digest,
+                before=before.get(name),
+                is_asked=row.digest is None or row.pk in self.asking,
+                is_kept=name in self.kept,
+                groups=self.groups,
+                ticker=self.ticker,
+            )
+
+    def _resting(self) -> dict[str, Rest]:
+        """Of those that would rest on."""
+        same = {
+            name: self.kept[name].rest
+            for name, row in self.rows.items()
+            if name in self.kept
+            and row.pk not in self.asking
+            and row.digest in (None, self.kept[name].digest)
+        }
+        found = glances.glances(same)
+        away = self.ticker.away
+        return {n: same[n] for n, glance in found.items() if may_rest_on(same[n], glance, away)}
 
 
 def begin(one: Awake) -> None:
@@ -244,17 +260,20 @@ def _asking(only: Collection[int] | None) -> frozenset[int]:
 def _loaded(
     names: Sequence[str], rows: Mapping[str, _Row]
 ) -> Iterator[tuple[str, GroupRecord, Group | None]]:
+    """In their order."""
     if any(rows[name].digest is None for name in names[:1]):
         yield from _without_database(names, rows)
         return
-    try:
-        groups = [group for some in _parts(names) for group in Group.objects.filter(name__in=some)]
-    except AWAY as error:
-        log.warning("ticks go on without the database: %s", error)
-        yield from _without_database(names, rows)
-        return
-    for group in groups:
-        yield group.name, record_of(group), group
+    for some in _parts(names):
+        try:
+            groups = {group.name: group for group in Group.objects.filter(name__in=some)}
+        except AWAY as error:
+            log.warning("ticks go on without the database: %s", error)
+            yield from _without_database(some, rows)
+            continue
+        for name in some:
+            if name in groups:
+                yield name, record_of(groups[name]), groups[name]
 
 
 def _without_database(

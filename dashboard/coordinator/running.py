@@ -8,7 +8,7 @@ on it: what a look changes is fenced by epochs in Redis, and by transactions in 
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 
 from assignment.coordinator import rebalance as rebalancing
@@ -29,6 +29,7 @@ from dashboard.models import Group
 
 SAID_EVERY_S = 1.0
 LATE_S = 3.0
+LOOKS_LEAST_S = 0.5  # of a round, however long it took to find who does not rest
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 
 log = logging.getLogger(__name__)
@@ -62,37 +63,81 @@ class Said:
         return self._share
 
 
+class Line:
+    """Groups that wait for a look, from round to round. First comes who was not looked at for
+    longest: that is who rested until now, of which a member may just have died, rather than who
+    waits for others and is looked at again and again.
+    """
+
+    def __init__(self) -> None:
+        self._looked_s: dict[str, float] = {}  # when that began the last time, by group; monotonic
+        self._since_s: dict[str, float] = {}  # of those that wait
+        self._told_s = time.monotonic()
+
+    def in_order(self, due: Iterable[str]) -> list[str]:
+        """These wait now, and no others."""
+        now_s = time.monotonic()
+        self._since_s = {name: self._since_s.get(name, now_s) for name in due}
+        return sorted(self._since_s, key=lambda name: self._looked_s.get(name, -math.inf))
+
+    def took(self, group: str) -> None:
+        self._looked_s[group] = time.monotonic()
+        self._since_s.pop(group, None)
+
+    def tell(self) -> None:
+        """How many wait for longer than LATE_S, every second."""
+        now_s = time.monotonic()
+        if now_s - self._told_s < SAID_EVERY_S:
+            return
+        self._told_s = now_s
+        if late := sum(now_s - since_s >= LATE_S for since_s in self._since_s.values()):
+            health.stamp_late(late)
+
+    def forget_all_but(self, groups: Set[str]) -> None:
+        for name in self._looked_s.keys() - groups:
+            del self._looked_s[name]
+
+
 class Round:
-    """One over the groups of a share that do not rest; `give` says whether it looked at one."""
+    """One over the groups of a share that do not rest. Looks end when the next one is due, at
+    `until_s` (monotonic): who is left waits in `line`. `give` says whether it looked at one; None:
+    nobody can now.
+    """
 
     def __init__(
         self,
         said: Callable[[], queue.Share],
         is_mine: Callable[[str], bool] = resting.everybodys,
-        give: Callable[[Awake], bool] | None = None,
+        give: Callable[[Awake], bool | None] | None = None,
+        line: Line | None = None,
+        until_s: float = math.inf,
     ) -> None:
         self._said, self._is_mine, self._give = said, is_mine, give or look_at
-        self._began_s = self._told_s = time.monotonic()
+        self._line, self._until_s = line or Line(), until_s
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        found, done = resting.awake(self._said().ticker, self._is_mine), 0
+        found = resting.awake(self._said().ticker, self._is_mine, self._line.in_order)
         health.note_failing(found.away)
-        for number, one in enumerate(found.awake):
-            done += self._give(replace(one, ticker=self._said().ticker))
-            self._tell(len(found.awake) - number)
+        done = sum(map(self._look_at, self._in_time(found.awake)))
+        self._line.tell()
+        self._line.forget_all_but(found.groups)
         gone = (health.failing() | health.without_history()) - found.groups
         health.forget(gone)
         health.stamp_tick(len(found.groups))
         return done
 
-    def _tell(self, waiting: int) -> None:
-        """That it is late, every second."""
-        now_s = time.monotonic()
-        if now_s - self._told_s >= SAID_EVERY_S:
-            self._told_s = now_s
-            if now_s - self._began_s >= LATE_S:
-                health.stamp_late(waiting)
+    def _in_time(self, awake: Iterator[Awake]) -> Iterator[Awake]:
+        until_s = max(self._until_s, time.monotonic() + LOOKS_LEAST_S)
+        while time.monotonic() < until_s and (one := next(awake, None)) is not None:
+            yield one
+
+    def _look_at(self, one: Awake) -> bool:
+        self._line.tell()
+        looked = self._give(replace(one, ticker=self._said().ticker))
+        if looked is not None:
+            self._line.took(one.name)
+        return bool(looked)
 
 
 def look_at(one: Awake) -> bool:

@@ -104,7 +104,11 @@ def _keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
     ]
     groups = [group for group, _ in newer]
     limits = attention.limits_of_all(groups)
-    may_flap = flapping.may_flap(groups, min((s.at_ms for _, s in newer), default=0))
+    may_flap = flapping.may_flap(
+        groups,
+        min((snapshot.at_ms for _, snapshot in newer), default=0),
+        min((limits[group.pk]["flapping_joins"] for group in groups), default=0),
+    )
     rows = []
     for group, snapshot in newer:
         row = _row(group, snapshot, before.get(group.pk))

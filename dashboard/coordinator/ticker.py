@@ -28,7 +28,7 @@ from django.db import close_old_connections
 from dashboard import garbage
 from dashboard.coordinator.carrying import want_look
 from dashboard.coordinator.resting import ROWS_MAX, Awake
-from dashboard.coordinator.running import SAID_EVERY_S, Round, look_at
+from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
 
@@ -64,6 +64,7 @@ class Ticker:
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
         self._slow: dict[str, _Slow] = {}
         self._heavy: dict[str, float] = {}  # group -> when that was found
+        self._line = Line()
         self._moved_s = time.monotonic()
 
     def run(self) -> None:
@@ -115,7 +116,8 @@ class Ticker:
         close_old_connections()
         try:
             self._take_leave()
-            Round(self._said, self._is_mine, self._give).run()
+            until_s = self._moved_s + TICK_S
+            Round(self._said, self._is_mine, self._give, self._line, until_s).run()
         except StoreUnavailable as error:
             log.warning("no tick: %s", error)
         except Exception:  # the top of a loop
@@ -124,14 +126,16 @@ class Ticker:
     def _is_mine(self, group: str) -> bool:
         return ticker_of(group, self._said().living) == self.name
 
-    def _give(self, one: Awake) -> bool:
-        """Whether a look at it was done meanwhile."""
+    def _give(self, one: Awake) -> bool | None:
+        """Whether a look at it was done meanwhile; None: all that look are at others for long."""
         self._moved_s = time.monotonic()
         if len(self._slow) >= LOOKS_MAX:  # all others are late, which the round tells
             wait([slow.look for slow in self._slow.values()], SLICE_S, FIRST_COMPLETED)
             self._take_leave()
-        if self.ended.is_set() or one.name in self._slow or len(self._slow) >= LOOKS_MAX:
+        if self.ended.is_set() or one.name in self._slow:
             return False
+        if len(self._slow) >= LOOKS_MAX:
+            return None
         look = self._looks.submit(self._look, one)
         if wait([look], SLICE_S).not_done:
             self._slow[one.name] = _Slow(look, self._moved_s)

@@ -7,9 +7,9 @@ costs four times as much. It writes nothing.
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-import redis
 from hiredis import pack_command
 
 from assignment.coordinator.resting import Glance, Rest
@@ -28,7 +28,7 @@ from dashboard.live.nodes import cluster
 
 AT_ONCE = 500  # groups whose commands are on their way
 
-PACKED_MAX = 50_000  # commands, of some hundred bytes each
+PACKED_MAX = 20_000  # groups, of some hundred bytes each
 
 log = logging.getLogger(__name__)
 Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
@@ -65,11 +65,11 @@ def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:
         with _Connection(client) as connection:
             for first in range(0, len(names), AT_ONCE):
                 some = names[first : first + AT_ONCE]
-                asked = [_commands(name, rests[name]) for name in some]
+                asked = [_asked(name, rests[name]) for name in some]
                 answers, of_server = connection.exchanged(asked)
                 for name, of_group in zip(some, answers, strict=True):
-                    if not any(isinstance(answer, redis.RedisError) for answer in of_group):
-                        found[name] = _glance(rests[name], of_group, of_server)
+                    if not any(isinstance(answer, Exception) for answer in of_group):
+                        found[name] = _glance(name, rests[name], of_group, of_server)
     return found
 
 
@@ -110,38 +110,61 @@ def _of_nodes(groups: Iterable[str]) -> tuple[dict[Any, list[str]], list[str]]:
     return found, missing
 
 
-_OF_SERVER: tuple[Command, ...] = (("INFO", "server"), ("INFO", "replication"), ("TIME",))
+class _Packed(NamedTuple):
+    """Commands as they are sent, and how many."""
+
+    commands: bytes
+    count: int
 
 
-def _commands(name: str, rest: Rest) -> list[Command]:
+def _pack(*commands: Command) -> _Packed:
+    return _Packed(b"".join(map(pack_command, commands)), len(commands))
+
+
+_OF_SERVER = _pack(("INFO", "server"), ("INFO", "replication"), ("TIME",))
+
+
+def _asked(name: str, rest: Rest) -> _Packed:
+    return _of_group(name, bool(rest.patience_ms), rest.awaited)
+
+
+@lru_cache(PACKED_MAX)
+def _of_group(name: str, has_members: bool, awaited: tuple[str, ...]) -> _Packed:
+    """The same each second."""
     keys = GroupKeys(name)
     found: list[Command] = [("HMGET", keys.meta, *COUNTED)]
-    if rest.patience_ms:
+    if has_members:
         found += [("ZRANGE", key, "0", "0", "WITHSCORES") for key in (keys.beats, keys.ends)]
-    if rest.awaited:
-        found.append(("HMGET", keys.applied, *rest.awaited))
-    return found
+    if awaited:
+        found.append(("HMGET", keys.applied, *awaited))
+    return _pack(*found)
 
 
-def _glance(rest: Rest, answers: Sequence[Any], of_server: "_OfServer") -> Glance:
+_counted: dict[str, tuple[list[bytes | None], str]] = {}  # by group: mostly it is the same again
+
+
+def _counted_of(name: str, values: list[bytes | None]) -> str:
+    before, text = _counted.get(name, (None, ""))
+    if before != values:
+        if len(_counted) >= PACKED_MAX:
+            _counted.clear()
+        text = counted_of(values)
+        _counted[name] = values, text
+    return text
+
+
+def _glance(name: str, rest: Rest, answers: Sequence[Any], of_server: "_OfServer") -> Glance:
     counted, *more = answers
     applied = applied_of(more.pop()) if rest.awaited else ""
     beat_ms, end_ms = map(_first, more) if more else (None, None)
     return Glance(
-        counted=counted_of(counted),
+        counted=_counted_of(name, counted),
         oldest_beat_ms=beat_ms,
         next_end_ms=end_ms,
         applied=applied,
         now_ms=of_server.now_ms,
         run_id=of_server.run_id,
     )
-
-
-@lru_cache(PACKED_MAX)
-def _packed(command: Command) -> bytes:
-    """The same each second."""
-    packed: bytes = pack_command(command)
-    return packed
 
 
 def _first(scored: Sequence[bytes]) -> int | None:
@@ -169,17 +192,15 @@ class _Connection:
             self._connection.disconnect()
         self._pool.release(self._connection)
 
-    def exchanged(self, asked: Sequence[Sequence[Command]]) -> tuple[list[list[Any]], _OfServer]:
+    def exchanged(self, asked: Sequence[_Packed]) -> tuple[list[list[Any]], _OfServer]:
         """The answers to each, errors among them; and the moment after them."""
+        packed = b"".join([*(one.commands for one in asked), _OF_SERVER.commands])
         with reaching_redis(self._url):
-            packed = b"".join(_packed(one) for some in (*asked, _OF_SERVER) for one in some)
             self._connection.send_packed_command([packed], check_health=False)
-            answers = [[self._answer() for _ in some] for some in asked]
-            server, replication, now = (self._connection.read_response() for _ in _OF_SERVER)
+            found = self._connection.read_responses(sum(one.count for one in asked))
+            server, replication, now = (
+                self._connection.read_response() for _ in range(_OF_SERVER.count)
+            )
+        ends = list(accumulate(one.count for one in asked))
+        answers = [found[end - one.count : end] for one, end in zip(asked, ends, strict=True)]
         return answers, _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))
-
-    def _answer(self) -> Any:
-        try:
-            return self._connection.read_response()
-        except redis.ResponseError as error:
-            return error

@@ -14,25 +14,21 @@ names stand in `wanted` until a run takes them; those that died with one are wis
 """
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import redis
 from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Ticker
 from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_key, sync_client
+from dashboard.live.leases import lease
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
-# Renewed every third of it; a killed worker blocks its group no longer. Of two that run after all,
-# on a machine that stood still for so long, the epochs let one store its target.
-RUN_LEASE_S = 3.0
 ASK_AGAIN_S = 0.1
 SHARE = 0.2  # of a worker: two of them still have more than one for all other groups
 SAVED_S = 2.0  # of time that passed without a run counts: 0.4 s of runs at once
@@ -131,12 +127,12 @@ def pause_s(group: str) -> float:
 
 def running(group: str) -> AbstractContextManager[bool]:
     """Whether this process is the one that runs the group's rebalance."""
-    return _lease(QueueKeys(group).running)
+    return lease(QueueKeys(group).running)
 
 
 def looking(group: str) -> AbstractContextManager[bool]:
     """Whether this process is the one that looks at the group."""
-    return _lease(QueueKeys(group).looking)
+    return lease(QueueKeys(group).looking)
 
 
 def want_look(group: str) -> bool:
@@ -194,7 +190,7 @@ def is_history_wanted() -> bool:
 
 def keeping_history() -> AbstractContextManager[bool]:
     """Whether this process is the one that keeps history."""
-    return _lease(_of_history("running"))
+    return lease(_of_history("running"))
 
 
 @contextmanager
@@ -277,33 +273,3 @@ def last_ticker() -> Ticker:
 def _ticker_in(known: Sequence[bytes | None]) -> Ticker:
     seen_ms, *away = (int(value or 0) for value in known)
     return Ticker(seen_ms, Gap(*away))
-
-
-@contextmanager
-def _lease(name: str) -> Iterator[bool]:
-    lock = sync_client().lock(name, timeout=RUN_LEASE_S, blocking=False, thread_local=False)
-    if not lock.acquire():
-        keep_within(name, round(RUN_LEASE_S * 1000))
-        yield False
-        return
-    done = threading.Event()
-    renewer = threading.Thread(target=_renew, args=(lock, done), name="lease", daemon=True)
-    renewer.start()
-    try:
-        yield True
-    finally:
-        done.set()
-        renewer.join()
-        # Lost or unreachable: it ends by itself, and epochs guard the result.
-        with suppress(redis.exceptions.LockError, StoreUnavailable):
-            lock.release()
-
-
-def _renew(lock: Any, done: threading.Event) -> None:
-    while not done.wait(RUN_LEASE_S / 3):
-        try:
-            lock.reacquire()
-        except redis.exceptions.LockError:
-            return  # lost: the run goes on, its result is committed by epoch, not by this lock
-        except StoreUnavailable:
-            continue  # away: the next try may come in time

@@ -28,6 +28,7 @@ class _Shared:
     def __init__(self, group: str) -> None:
         self.following = Following(group)
         self.last: LiveSnapshot | None = None
+        self.size = 0  # partitions, as they count in `_size`
         self._reading = threading.Lock()
         self._began_s = 0.0  # the last reading that was whole
         self._was_whole = False
@@ -53,6 +54,7 @@ class _Shared:
 
 
 _groups: OrderedDict[tuple[str, str], _Shared] = OrderedDict()  # by server and group, oldest first
+_size = 0  # of them all, in partitions
 _keeping = threading.Lock()
 
 
@@ -71,10 +73,10 @@ def snapshot(group: str, *, whole: bool = False) -> LiveSnapshot:
         return shared.snapshot(whole)
     except GroupNotThere:
         with _keeping:
-            _groups.pop((settings.REDIS_URL, group), None)
+            _drop((settings.REDIS_URL, group))
         raise
     finally:
-        _drop_oldest()
+        _weigh((settings.REDIS_URL, group))
 
 
 def rows(snapshot: LiveSnapshot, numbers: Sequence[int]) -> list[LivePartition]:
@@ -97,12 +99,18 @@ def _shared(group: str) -> _Shared:
         return found
 
 
-def _drop_oldest() -> None:
+def _weigh(key: tuple[str, str]) -> None:
+    """It may be larger now: the oldest make room."""
+    global _size
     with _keeping:
-        sizes = [len(one.last.partitions) if one.last else 0 for one in _groups.values()]
-        size = sum(sizes)
-        for of_oldest in sizes[:-1]:
-            if size <= KEPT_PARTITIONS_MAX:
-                return
-            _groups.popitem(last=False)
-            size -= of_oldest
+        if shared := _groups.get(key):
+            size = len(shared.last.partitions) if shared.last else 0
+            shared.size, _size = size, _size + size - shared.size
+        while _size > KEPT_PARTITIONS_MAX and len(_groups) > 1:
+            _drop(next(iter(_groups)))
+
+
+def _drop(key: tuple[str, str]) -> None:
+    global _size
+    if shared := _groups.pop(key, None):
+        _size -= shared.size

@@ -166,7 +166,8 @@ def test_a_change_that_may_be_cut_short_is_looked_at_for_a_while() -> None:
 def test_a_commit_that_is_awaited_ends_the_rest() -> None:
     view = replace(quiet(), applied={partition(0): Applied(3, NOW - 50_000)})
     finished = (Finished(pk=1, finished_at_ms=NOW - 40_000, moved=frozenset({1, 0})),)
-    rest = rest_of(view, answers={effects.ReadFinished: finished})
+    over = replace(ROUND, finished_at_ms=NOW - 40_000)
+    rest = rest_of(view, answers={effects.ReadRound: over, effects.ReadFinished: finished})
     assert rest.awaited == (str(partition(0)), str(partition(1)))
     assert rest.applied == f"3 {NOW - 50_000}|"
     assert may_rest_on(rest, glance_of(view, applied=rest.applied), NO_GAP)

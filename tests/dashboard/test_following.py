@@ -324,3 +324,17 @@ def test_who_asks_while_another_one_reads_shares_the_next_reading(
         shots = [future.result(DEADLINE_S) for future in (first, *others)]
     assert len(readings) == 2
     assert len({id(shot) for shot in shots[1:]}) == 1
+
+
+def test_groups_that_were_not_asked_for_longest_make_room(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "KEPT_PARTITIONS_MAX", 9)
+    names = [make_group(f"{group_name}-{n}", partitions=4).name for n in range(3)]
+    for name in (*names, names[1], names[0]):
+        watching.snapshot(name)
+    with pytest.raises(following.GroupNotThere):
+        watching.snapshot("nobody")
+    assert [name for name in names if watching.last_snapshot(name)] == names[:2]
+    kept = [one.last.partitions for one in watching._groups.values() if one.last]
+    assert watching._size == sum(map(len, kept)) == 8

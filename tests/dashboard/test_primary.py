@@ -16,6 +16,7 @@ import redis
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.conf import settings
+from hiredis import pack_command
 from kombu import Connection
 from kombu.transport import redis as broker
 from pytest_django.fixtures import Settings
@@ -61,6 +62,25 @@ def test_a_server_that_is_read_only_is_left_at_once(pair: Pair) -> None:
     pair.switch()
     written("new")
     assert pair.at_new.get("k") == b"new"
+
+
+def test_answers_that_are_read_in_bulk_leave_it_too(pair: Pair) -> None:
+    connection = sync_client().connection_pool.get_connection()
+    commands = [("GET", "k"), ("HGET", "k", "f"), ("SET", "k", "new"), ("GET", "k")]
+    packed = b"".join(map(pack_command, commands))
+    connection.send_packed_command([packed])
+    first, error, *_ = connection.read_responses(len(commands))
+    assert (first, type(error)) == (None, type(None))
+    connection.send_packed_command([packed])
+    first, error, *others = connection.read_responses(len(commands))
+    assert (first, others) == (b"new", [b"OK", b"new"])
+    assert isinstance(error, redis.ResponseError)
+    pair.demote()
+    connection.send_packed_command([packed])
+    with pytest.raises(redis.ConnectionError, match="it is no primary"):
+        connection.read_responses(len(commands))
+    assert not connection.is_connected
+    sync_client().connection_pool.release(connection)
 
 
 def test_a_name_that_leads_elsewhere_already_costs_the_caller_nothing(pair: Pair) -> None:

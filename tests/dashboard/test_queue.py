@@ -13,7 +13,7 @@ from dashboard import coordinator
 from dashboard.celery import QUEUE
 from dashboard.coordinator import running, tasks
 from dashboard.coordinator.carrying import Here
-from dashboard.live import queue
+from dashboard.live import leases, queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import run
@@ -108,7 +108,7 @@ def test_a_killed_run_blocks_its_group_for_seconds(store: Any, group_name: str) 
 def test_a_long_run_keeps_its_lease(
     store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "RUN_LEASE_S", BRIEF_S)
+    monkeypatch.setattr(leases, "LEASE_S", BRIEF_S)
     key, left, renewed = QueueKeys(group_name).running, [1 << 30], 0
 
     def is_renewed() -> bool:
@@ -126,7 +126,7 @@ def test_a_renew_that_failed_is_tried_again_until_the_lease_is_lost(
     store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = FlakyLock(StoreUnavailable("away"), None, StoreUnavailable("slow"), None)
-    monkeypatch.setattr(queue, "RUN_LEASE_S", 0.01)
+    monkeypatch.setattr(leases, "LEASE_S", 0.01)
     monkeypatch.setattr(store, "lock", lambda *_, **__: lock)
     with queue.running(group_name):
         until(lambda: not lock.answers)
@@ -143,7 +143,7 @@ def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
     store.set(keys.running, "of a worker that is gone", px=HOUR_MS)
     with queue.running(group_name) as mine:
         assert not mine
-    assert store.pttl(keys.running) <= queue.RUN_LEASE_S * 1000
+    assert store.pttl(keys.running) <= leases.LEASE_S * 1000
     store.set(keys.queued, 1, px=HOUR_MS)
     assert not queue.want(group_name)
     assert store.pttl(keys.queued) <= queue.QUEUED_MS

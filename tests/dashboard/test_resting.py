@@ -1,11 +1,13 @@
 """Ticks look at groups that have something to do, on a real Redis and a real database."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from django.db import OperationalError
 
+from assignment.coordinator import effects
 from assignment.coordinator import tick as rules
 from assignment.scripts import agent_side
 from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
@@ -13,8 +15,9 @@ from assignment.types import Claim
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.coordinator import resting
+from dashboard.coordinator.carrying import Here, perform
+from dashboard.live import glances, queue, watching
 from dashboard.live import groups as live_groups
-from dashboard.live import queue, watching
 from dashboard.live.scripts import run
 from dashboard.models import Group, Plan, PlanKind, PlanState
 from tests.dashboard.agents import FakeAgent, make_group, tick, until
@@ -175,6 +178,23 @@ def test_of_many_groups_only_those_with_something_to_do_are_looked_at(
     assert tick() == 1
 
 
+def test_of_groups_whose_keys_are_damaged_nothing_is_taken_from_the_others_answers(
+    settled: FakeAgent, store: Any, group_name: str
+) -> None:
+    others = [make_group(f"{group_name}-{n}").name for n in range(3)]
+    rests()
+    kept = {name: one.rest for name, one in resting._all_kept(glances.kept()).items()}
+    store.delete(GroupKeys(others[1]).meta)
+    store.set(GroupKeys(others[1]).meta, "no hash")
+    found = glances.glances(kept)
+    assert found.keys() == {settled.group.name, others[0], others[2]}
+    assert all(glance.counted == kept[name].counted for name, glance in found.items())
+    store.hincrby(GroupKeys(others[2]).meta, "looks_due", 1)
+    found = glances.glances(kept)
+    assert found[others[0]].counted == kept[others[0]].counted
+    assert found[others[2]].counted != kept[others[2]].counted
+
+
 def test_what_nobody_marked_is_found_by_a_look_that_nothing_asked_for(
     settled: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +209,33 @@ def test_what_nobody_marked_is_found_by_a_look_that_nothing_asked_for(
     assert tick() == 1
     group.refresh_from_db()
     assert (group.missed_looks, len(group.faults)) == (1, 1)
+
+
+def test_a_scale_down_that_is_begun_while_a_look_goes_on_is_read_once_members_are_told(
+    settled: FakeAgent,
+) -> None:
+    """The row that a look has is from before: what it does not know it would take back."""
+    before = Here(settled.group.name, settled.group, is_asked=False)
+    with_a_scale_down(settled.group)
+    read = partial(perform, before)
+    assert not read(effects.ReadScaleDowns(0, was_told=False)).records
+    assert len(read(effects.ReadScaleDowns(0, was_told=True)).records) == 1
+
+
+def test_a_scale_down_that_is_begun_while_a_look_goes_on_wakes_the_group(
+    settled: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = resting.keep
+
+    def late(*looked: Any) -> None:
+        keep(*looked)
+        Group.objects.filter(pk=settled.group.pk).update(scale_downs_version=1)
+
+    store.hincrby(GroupKeys(settled.group.name).meta, "looks_due", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(resting, "keep", late)
+        assert tick() == 1
+    assert tick() == 1, "what was kept is by the row of before"
 
 
 def test_looks_that_nothing_asks_for_come_seldom_and_not_all_at_once() -> None:

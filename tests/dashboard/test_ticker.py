@@ -1,8 +1,10 @@
 """The tickers that share the groups: in threads here, each with a name of its own."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from assignment.coordinator import tick as rules
 from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
 from dashboard import coordinator
 from dashboard.coordinator import running, ticker
+from dashboard.coordinator.running import Line, Round, Said
 from dashboard.coordinator.ticker import Ticker, ticker_of
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
@@ -126,6 +129,57 @@ def test_when_all_take_long_how_many_wait_is_told(
     started("one")
     until(lambda: health.look().late_groups)
     event.set()
+
+
+def test_a_round_ends_when_the_next_is_due_and_who_is_left_comes_first(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that of all groups is asked every second whether something happened."""
+    names = {busy(f"{group_name}-{n}").name for n in range(5)}
+    clock = SimpleNamespace(now_s=100.0, monotonic=lambda: clock.now_s)
+    monkeypatch.setattr(running, "time", clock)
+    looked: list[str] = []
+
+    def give(one: Any) -> bool:
+        looked.append(one.name)
+        clock.now_s += 0.4 * ticker.TICK_S
+        return True
+
+    line = Line()
+    for _ in range(2):
+        Round(Said(), give=give, line=line, until_s=clock.now_s + ticker.TICK_S).run()
+    assert (len(looked), {*looked[:5]}, looked[5]) == (6, names, looked[0])
+
+
+def test_a_round_that_found_its_groups_late_has_time_for_some(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy(group_name)
+    assert Round(Said(), line=Line(), until_s=0.0).run() == 1
+
+
+def test_who_rested_until_now_comes_before_those_that_are_looked_at_all_the_time() -> None:
+    line = Line()
+    for name in ("b", "a", "b", "a"):
+        line.took(name)
+    assert line.in_order(["a", "b", "new"]) == ["new", "b", "a"]
+    line.forget_all_but({"a"})
+    assert line.in_order(["a", "b"]) == ["b", "a"]
+
+
+def test_whom_nobody_can_look_at_is_told_as_late(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From round to round, although none of these takes long."""
+    monkeypatch.setattr(running, "SAID_EVERY_S", 0.0)
+    busy(group_name)
+    line, began_s = Line(), time.monotonic()
+    Round(Said(), give=lambda one: None, line=line).run()
+    assert not health.look().late_groups
+    clock = SimpleNamespace(monotonic=lambda: began_s + running.LATE_S + 60.0)
+    monkeypatch.setattr(running, "time", clock)
+    Round(Said(), give=lambda one: None, line=line).run()
+    assert health.look().late_groups == 1
 
 
 def test_who_takes_very_long_is_counted_with_those_that_fail_until_it_is_done(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -44,13 +45,23 @@ def why(group: Group, now_ms: int, limits: Limits = DEFAULTS) -> str:
     return "; ".join(said)[:FLAPPING_TEXT_MAX]
 
 
-def may_flap(groups: Collection[Group], now_ms: int) -> frozenset[int]:
-    """Keys of those in which anybody joined, or anything changed hands, within the window."""
+def may_flap(groups: Collection[Group], now_ms: int, joins_least: int) -> frozenset[int]:
+    """Keys of those in which within the window anybody joined that often, or anything changed hands
+    more than once: of others `why` is asked for nothing. After many members joined for the first
+    time that is most groups, for as long as the window.
+    """
     since_ms = now_ms - WINDOW_MS
     begun = Tenure.objects.filter(group__in=groups, started_ms__gte=since_ms)
     joined = MemberRecord.objects.filter(group__in=groups, joined_at_ms__gte=since_ms)
-    found = (rows.order_by().values_list("group_id", flat=True) for rows in (begun, joined))
-    return frozenset(pk for rows in found for pk in rows.distinct())
+    return _often(begun, "number", 2) | _often(joined, "member_id", joins_least)
+
+
+def _often(rows: QuerySet[Any], what: str, least: int) -> frozenset[int]:
+    """Keys of groups of which the same is in that many rows; where there are too many, all."""
+    found = Counter(rows.order_by().values_list("group_id", what)[:ROWS_MAX])
+    if found.total() >= ROWS_MAX:
+        return frozenset(rows.order_by().values_list("group_id", flat=True).distinct())
+    return frozenset(pk for (pk, _), times in found.items() if times >= least)
 
 
 def _partitions_said(group: Group, found: list[Returned]) -> Iterator[str]:

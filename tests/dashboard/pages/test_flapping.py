@@ -98,6 +98,30 @@ def test_many_members_that_start_do_not_flap(quiet: Group) -> None:
     assert flapping.why(quiet, NOW_MS) == ""
 
 
+def may_flap(group: Group) -> bool:
+    return group.pk in flapping.may_flap([group], NOW_MS, JOINS_MIN)
+
+
+def test_a_group_in_which_all_is_new_is_not_asked_for_more(quiet: Group) -> None:
+    for number in range(JOINS_MIN * 3):
+        joined(quiet, f"m{number}", 1)
+        owned(quiet, number, (f"m{number}", 1, None))
+    joined(quiet, "m0", 5)
+    assert not may_flap(quiet)
+
+
+@pytest.mark.parametrize("most", [flapping.ROWS_MAX, 2])
+def test_a_group_that_flaps_is_among_those_that_may(
+    quiet: Group, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(flapping, "ROWS_MAX", most)
+    joined(quiet, "m2", *range(1, JOINS_MIN + 1))
+    assert may_flap(quiet)
+    MemberRecord.objects.all().delete()
+    owned(quiet, 3, ("m1", 60, 5), ("m2", 5, 1), ("m1", 1, None))
+    assert may_flap(quiet)
+
+
 def test_both_are_said(quiet: Group) -> None:
     owned(quiet, 0, ("m1", 9, 5), ("m2", 5, 4), ("m1", 4, None))
     joined(quiet, "m2", *range(1, JOINS_MIN + 1))
