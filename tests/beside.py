@@ -16,7 +16,8 @@ SAME = (
     *("test_health.py", "test_sockets.py", "test_stateful.py"),
     *("test_scale_down.py", "pages", "metrics"),
     *("test_scale_down_faults.py", "test_scale_down_races.py"),
-    *("test_open_connections.py", "test_login_limits.py", "test_roles.py"),
+    *("test_open_connections.py", "test_login_limits.py", "test_role_grants.py"),
+    *("test_roles_asked.py", "test_roles_by_command.py"),
 )
 # They show what Redis says or check what was typed; test_access.py opens the group's pages on
 # PostgreSQL too, test_scale_down.py makes the wizard's records.
