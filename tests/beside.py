@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 SAME = (
     *("test_coordinator.py", "test_history.py", "test_keeping.py", "test_groups.py"),
     *("test_intervals.py", "test_ownership_maps.py", "test_retention.py", "test_bulk.py"),
-    *("test_api.py", "test_celery.py"),
+    *("test_api.py", "test_api_messages.py", "test_api_tokens.py", "test_api_troubles.py"),
+    "test_celery.py",
     *("test_audit_chain.py", "test_audit_guards.py", "test_audit_floods.py"),
     *("test_login.py", "test_audit_migration.py", "test_rounds_migration.py", "single_sign_on"),
     *("test_health.py", "test_sockets.py", "test_stateful.py"),
