@@ -14,6 +14,7 @@ from websockets.sync.server import serve
 
 from dashboard.evaluation.attack.target import Person, Target
 
+LOOK_S = 0.01  # whether it is to end
 LOGIN = {"Location": "/login/?next=/"}
 
 
@@ -82,7 +83,7 @@ def answering(status: int, headers: dict[str, str] | None = None, **more: Any) -
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True).start()
         state = {"state": lambda: dict(held), "settled": lambda: dict(held)}
         target = target_at(server.server_address[1], **(state | more))
         try:

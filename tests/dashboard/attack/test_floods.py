@@ -86,6 +86,8 @@ def test_half_sent_requests_give_way_or_it_is_found(monkeypatch: pytest.MonkeyPa
         first, second = floods.half_sent(target).problems
         assert first.startswith("120 of 120 stayed")
         assert second == "60 of 60 half headers stayed"
+    monkeypatch.setitem(HttpProtocol.seconds, Awaited.HEADER, 1.0)
+    monkeypatch.setattr(floods, "PATIENCE_S", 0.0)
     monkeypatch.setattr(floods, "SLOW_S", 0.0)
     with serving(quick) as target:
         assert "were answered 200 and 200 after" in floods.half_sent(target).problems[0]

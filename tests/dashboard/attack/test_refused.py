@@ -43,13 +43,16 @@ def test_refusal_that_changes_something_is_found(
         assert check(target).problems[0].endswith("changed key a")
 
 
-def test_sockets_are_closed_to_strangers_and_other_sites_or_it_is_found() -> None:
+def test_sockets_are_closed_to_strangers_and_other_sites_or_it_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with sockets_that(rejected, 0) as target:
         assert refused.origins(target).problems == []
         assert refused.sockets(target).problems == []
     with sockets_that(let_in, 4403) as target:
         assert refused.sockets(target).problems == []
-    for code, said in ((0, "no close"), (1000, "code 1000")):
+    for code, said, within_s in ((0, "no close", 0.01), (1000, "code 1000", 1.0)):
+        monkeypatch.setattr(refused, "CLOSED_WITHIN_S", within_s)
         with sockets_that(let_in, code) as target:
             assert said in refused.sockets(target).problems[0]
             assert len(refused.origins(target).problems) >= 5
