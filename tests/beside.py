@@ -10,13 +10,15 @@ ROOT = Path(__file__).parents[1]
 SAME = (
     *("test_coordinator.py", "test_history.py", "test_keeping.py", "test_groups.py"),
     *("test_intervals.py", "test_ownership_maps.py", "test_retention.py", "test_bulk.py"),
-    *("test_api.py", "test_celery.py"),
+    *("test_api.py", "test_api_messages.py", "test_api_tokens.py", "test_api_troubles.py"),
+    "test_celery.py",
     *("test_audit_chain.py", "test_audit_guards.py", "test_audit_floods.py"),
     *("test_login.py", "test_audit_migration.py", "test_rounds_migration.py", "single_sign_on"),
     *("test_health.py", "test_sockets.py", "test_stateful.py"),
     *("test_scale_down.py", "pages", "metrics"),
     *("test_scale_down_faults.py", "test_scale_down_races.py"),
-    *("test_open_connections.py", "test_login_limits.py", "test_roles.py"),
+    *("test_open_connections.py", "test_login_limits.py", "test_role_grants.py"),
+    *("test_roles_asked.py", "test_roles_by_command.py"),
 )
 # They show what Redis says or check what was typed; test_access.py opens the group's pages on
 # PostgreSQL too, test_scale_down.py makes the wizard's records.

@@ -1,5 +1,7 @@
-"""Agents as the coordinator sees them: what the agents' routes write, without HTTP."""
+"""Agents as the dashboard sees them: what their routes write, without HTTP, and calls by HTTP."""
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -12,11 +14,14 @@ from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, R
 from assignment.wire import ConsumerHealth, Heartbeat, Status, parse_target
 from dashboard import coordinator
 from dashboard.actions import groups
+from dashboard.agents.routes import AgentApi
 from dashboard.live.scripts import run
 from dashboard.models import AuditSource, Group, Tenure
 from dashboard.records.audit import By
 
 SECRET = "a secret of sixteen letters or more"
+JOIN = {"member": "m1", "secret": SECRET, "host": "here"}
+BEAT = {"member": "m1", "secret": SECRET, "sequence": 1, "report": 1, "complete": True}
 
 
 def make_group(name: str, partitions: int = 4, **settings: Any) -> Group:
@@ -136,6 +141,40 @@ class FakeAgent:
         run(dashboard_side.leave(self.member, SECRET), self.group.name)
 
 
+def token_of(group: Group, **more: Any) -> str:
+    return groups.create_token(group, by=By("ann", AuditSource.PAGE), **more).text
+
+
+class Caller:
+    """Speaks ASGI to one AgentApi on one loop, as a server would."""
+
+    def __init__(self, group: str, token: str) -> None:
+        self.group, self.token, self.api = group, token, AgentApi()
+
+    async def post(self, verb: str, body: Any, **other: Any) -> tuple[int, Any]:
+        sent: list[dict[str, Any]] = []
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        token = other.get("token", self.token)
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        scope = {
+            "type": "http",
+            "method": other.get("method", "POST"),
+            "path": f"/api/agent/v1/{other.get('group', self.group)}/{verb}",
+            "headers": headers,
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self.api(scope, receive, send)
+        if sent[0]["status"] != 200:
+            assert dict(sent[0]["headers"])[b"content-type"] == b"application/problem+json"
+        return sent[0]["status"], json.loads(sent[1]["body"])
+
+
 def tick() -> int:
     """With what a worker does beside it at once: history, and what waited for that."""
     looked_at = coordinator.tick()
@@ -149,6 +188,14 @@ def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
     return found
+
+
+async def noted_in_time(found: Callable[[], Any]) -> Any:
+    """What is written beside the answer."""
+    async with asyncio.timeout(10):
+        while (what := await asyncio.to_thread(found)) is None:
+            await asyncio.sleep(0.01)
+    return what
 
 
 def owners(group: Group) -> dict[int, str]:

@@ -13,7 +13,7 @@ from dashboard.celery import QUEUE, app
 from dashboard.live.connection import sync_client
 from dashboard.models import Group
 from dashboard.records import audit, guards
-from tests.dashboard.agents import FakeAgent, make_group
+from tests.dashboard.agents import Caller, FakeAgent, make_group, token_of
 from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import staffed
 
@@ -87,6 +87,11 @@ def published(store: Any, group_name: str) -> Any:
 def group(store: Any, group_name: str, db: None) -> Group:
     """A group of four partitions whose incarnation is set."""
     return make_group(group_name)
+
+
+@pytest.fixture
+def caller(group: Group) -> Caller:
+    return Caller(group.name, token_of(group))
 
 
 @pytest.fixture

@@ -3,9 +3,17 @@
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.actions.roles import EVERY_GROUP, Effect, Role
+from dashboard.actions.roles import EVERY_GROUP, Effect, Grant, Rights, Role
 from dashboard.records.grants import RoleGrant
 from tests.dashboard.reading import Reader
+
+
+def of(*said: str) -> Rights:
+    """`allow operator team-*`"""
+    words = [text.split() for text in said]
+    return Rights(
+        tuple(Grant(role=Role(role), pattern=p, effect=Effect(e)) for e, role, p in words)
+    )
 
 
 def granted(

@@ -286,8 +286,9 @@ def test_an_incarnation_that_the_database_has_is_not_chosen_again(
 
 
 def test_whoever_read_the_group_before_it_was_set_up_puts_it_back_after_a_wipe(
-    group: Group, agent: FakeAgent
+    store: Any, group_name: str
 ) -> None:
+    group = make_group(group_name, **FAST)
     slow = as_read_before_the_incarnation(group)
     sync_client().delete(*sync_client().keys(f"ek:{{{group.name}}}:*"))
     carrying.carry_out(rules.tick(record_of(slow), Coordination.SERVER), Here(slow.name, slow))

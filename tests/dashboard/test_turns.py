@@ -26,7 +26,7 @@ from dashboard.live.batch import (
 )
 from dashboard.live.scripts import script
 from dashboard.web.__main__ import APPLICATION, OPTIONS
-from tests.dashboard.test_api import BEAT, JOIN, Caller, token_of
+from tests.dashboard.agents import BEAT, JOIN, Caller, token_of
 
 A_SECOND = int(PER_SECOND)
 

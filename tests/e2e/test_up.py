@@ -35,7 +35,7 @@ def status(data: Path) -> dict[str, Any]:
 
 
 def test_up_processes_flights_and_tells_who_owns_what(tmp_path: Path) -> None:
-    options = ("--consumers", "1", "--partitions", "3", "--speed", "0", "--seconds", "20")
+    options = ("--consumers", "1", "--partitions", "3", "--speed", "0", "--seconds", "10")
     process = subprocess.Popen(
         manage("up", "--data", str(tmp_path), "--port", str(free_port()), *options),
         cwd=ROOT,

@@ -5,18 +5,16 @@ meanwhile, so that tests which look at real time do not notice it.
 """
 
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cached_property
 from multiprocessing.pool import AsyncResult, Pool
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.second_process import give_way
+
 LOWEST = 19
-OF_SESSION = Path("/proc/self/autogroup")  # Linux weighs sessions first, processes within them
 
 
 class Ahead:
@@ -27,7 +25,7 @@ class Ahead:
 
     @cached_property
     def _processes(self) -> Pool:
-        return multiprocessing.get_context("spawn").Pool(initializer=take_what_is_left)
+        return multiprocessing.get_context("spawn").Pool(initializer=give_way, initargs=(LOWEST,))
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> "AsyncResult[Any]":
         asked = (function, *arguments)
@@ -58,13 +56,6 @@ def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
         return (yield)
     finally:
         ahead.end()
-
-
-def take_what_is_left() -> None:
-    os.setsid()
-    os.nice(LOWEST)
-    with suppress(OSError):
-        OF_SESSION.write_text(str(LOWEST))
 
 
 @pytest.fixture

@@ -274,24 +274,24 @@ def judged_slowly(world: "World", victims: Victims) -> None:
 def redis_away(world: "World", victims: Victims) -> None:
     if not world.server.down:
         world.server.down = True
-        world.later(world.random.randint(*AWAY_MS) // 2, world.redis_returns)
+        world.later(world.random.randint(*AWAY_MS) // 2, world.redis.returns)
 
 
 def redis_loses_writes(world: "World", victims: Victims) -> None:
     """Its last ones, as a machine does that loses power; or it is put back from a copy."""
     lost_ms = world.random.choice((LOST_WRITES_MS, LOST_WRITES_MS, OLDER_MS))
-    world.lose_writes_after(world.random.randint(*lost_ms))
+    world.redis.lose_writes_after(world.random.randint(*lost_ms))
 
 
 def redis_fails_over(world: "World", victims: Victims) -> None:
     """To a replica that is behind."""
-    world.lose_writes_after(world.random.randint(*LAGGING_MS), world.fail_over)
+    world.redis.lose_writes_after(world.random.randint(*LAGGING_MS), world.redis.fail_over)
 
 
 def redis_fails_over_under_its_old_run(world: "World", victims: Victims) -> None:
     """To one that was the primary before: only replication tells."""
-    happens = partial(world.fail_over, same_run=True)
-    world.lose_writes_after(world.random.randint(*LAGGING_MS), happens)
+    happens = partial(world.redis.fail_over, same_run=True)
+    world.redis.lose_writes_after(world.random.randint(*LAGGING_MS), happens)
 
 
 def redis_refuses(world: "World", victims: Victims) -> None:
@@ -303,20 +303,22 @@ def redis_refuses(world: "World", victims: Victims) -> None:
 def redis_loses_grants(world: "World", victims: Victims) -> None:
     """The writes that it loses are those of a handover."""
     leave(world, victims)
-    world.later(world.random.randint(0, 150), lambda: world.lose_writes_after(LOST_WRITES_MS[1]))
+    world.later(
+        world.random.randint(0, 150), lambda: world.redis.lose_writes_after(LOST_WRITES_MS[1])
+    )
 
 
 def redis_wiped(world: "World", victims: Victims) -> None:
-    world.wipe()
+    world.redis.wipe()
 
 
 def redis_clock_jumps(world: "World", victims: Victims) -> None:
-    world.redis_clock_jumps(world.random.choice(JUMPS_MS))
+    world.redis.clock_jumps(world.random.choice(JUMPS_MS))
 
 
 def redis_clock_is_set(world: "World", victims: Victims) -> None:
     """By up to an hour."""
-    world.redis_clock_jumps(world.random.choice((-1, 1)) * world.random.randint(*FAR_MS))
+    world.redis.clock_jumps(world.random.choice((-1, 1)) * world.random.randint(*FAR_MS))
 
 
 FAULTS: dict[str, Fault] = {
@@ -351,7 +353,7 @@ def heal(world: "World") -> None:
     world.healed = True
     world.network = Network()
     world.restore_failures = world.slow_steps = 0.0
-    world.redis_returns()
+    world.redis.returns()
     if world.struck["redis wiped"] or world.read().meta.settings is None:
         world.database.refuses = False
     for coordinator in world.coordinators:

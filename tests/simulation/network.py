@@ -103,7 +103,7 @@ class SimDoor(FakeDoor):
         world = self._world
         if self.down or self.server.away:
             world.struck["redis did not answer"] += 1
-        if world.now_ms < world.name_switches_ms:
+        if world.now_ms < world.redis.name_switches_ms:
             self._connection = THE_OLD_ONE
         server = super()._reach()
         server.now_ms = world.redis_ms

@@ -151,7 +151,7 @@ def lost_events_come_again(world: "World", victims: Victims) -> None:
     world.run_for(STANDBYS_MS)
     if world.server.away:
         return
-    strike, began_ms = world.losing_writes(behind=True), world.redis_ms
+    strike, began_ms = world.redis.losing_writes(behind=True), world.redis_ms
     _run_until(world, lambda: _a_standby_is_above(world, began_ms))
     beside = (agent.coordinator for agent in world.living() if agent.coordinator)
     for coordinator in (*world.coordinators, *beside):

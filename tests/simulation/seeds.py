@@ -205,7 +205,7 @@ def _seen(world: World) -> tuple[object, ...]:
     """What changes when a fault does something: locks, members, targets, calls and messages."""
     meta = world.server.hash(world.keys.meta)
     epochs = [meta.get(name) for name in (b"event_seq", b"group_epoch", b"target_epoch", b"run_id")]
-    return *epochs, world.server.replication_id, world.redis_ahead_ms, world.struck.total()
+    return *epochs, world.server.replication_id, world.redis.ahead_ms, world.struck.total()
 
 
 def _victims(world: World) -> list[SimAgent]:

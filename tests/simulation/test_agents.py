@@ -117,7 +117,7 @@ def test_a_short_redis_restart_moves_nothing(world: World) -> None:
     before = {member: set(owned) for member, owned in world.fences().items()}
     world.server.down = True
     world.run_for(600)
-    world.redis_returns()
+    world.redis.returns()
     world.run_for(6_000)
     settles_again(world)
     assert {member: set(owned) for member, owned in world.fences().items()} == before

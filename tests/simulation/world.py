@@ -4,23 +4,20 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import pytest
 
-from agent.coordination.memory import Memory
 from agent.dashboard_session.requests import Request
 from agent.state import restore
 from agent.store.door import ScriptCall, StoreUnavailable
 from agent.store.group import GroupStore
 from assignment import wire
-from assignment.coordinator.facts import Mirror
 from assignment.coordinator.reading import ticker_away
 from assignment.coordinator.resting import Rest
 from assignment.errors import InvalidInput
 from assignment.scripts import dashboard_side, group_read, values
-from assignment.scripts.agent_side import SnapshotRecord
 from assignment.scripts.group_read import GroupRead, Purpose, Ticker
 from assignment.types import Coordination, GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
@@ -33,8 +30,10 @@ from tests.simulation.agents import SimAgent
 from tests.simulation.coordinator import SimCoordinator, Ticked
 from tests.simulation.database import Database
 from tests.simulation.ledger import Broken, Kept, Ledger, demand, spoken_for
+from tests.simulation.memory import SimMemory
 from tests.simulation.network import Network
 from tests.simulation.pauses import Pausing
+from tests.simulation.redis_troubles import RedisTroubles
 from tests.simulation.replicas import DiskState, Files, read_snapshot
 from tests.simulation.scale_downs import ScaleDowns
 from tests.simulation.trimming import Trimming
@@ -46,38 +45,12 @@ FIELD_MAX = 200  # characters
 SLOW_STEP_MS = (100, 2_000)  # of a coordinator whose database is busy
 EVENT_MS = (30, 250)  # between two events
 LOOK_MS = 100  # how often a condition is looked at
-SWITCH_MS = (100, 3_000)  # after a failover
 STEPS_MAX = 3_000_000
 FAST = {
     "lease_ms": 1_500, "renew_ms": 500, "session_timeout_ms": 1_200, "heartbeat_ms": 300,
     "grace_ms": 1_000, "consumer_stall_ms": 2_000, "instance_timeout_ms": 4_000,
 }  # fmt: skip
 Noted = tuple[int, str, str, dict[str, Any]]  # ms, who, what, fields
-
-
-class SimMemory(Memory):
-    """Beside the snapshots, in a folder that every agent sees."""
-
-    def __init__(self) -> None:
-        self._known = 0
-        self._manifests: dict[Partition, SnapshotRecord] = {}
-
-    def written(self, partition: Partition, record: SnapshotRecord) -> None:
-        before = self._manifests.get(partition)
-        if before is None or record.rank > before.rank:
-            self._manifests[partition] = record
-
-    def mirror(self, settings: GroupSettings) -> Mirror:
-        offsets = {partition: record.offset for partition, record in self._manifests.items()}
-        return Mirror(target_epoch=0, event_seq=0, snapshots=dict(self._manifests), offsets=offsets)
-
-    def _read(self) -> int:
-        return self._known
-
-    def keep(self, incarnation: int) -> bool:
-        is_new = incarnation > self._known
-        self._known = max(self._known, incarnation)
-        return is_new
 
 
 @contextmanager
@@ -110,8 +83,7 @@ class World:
         self.network = Network()
         self.restore_failures = 0.05
         self.steps_are_quick()
-        self.redis_ahead_ms = 0  # of true time
-        self.name_switches_ms = 0  # until then a new connection reaches the old primary
+        self.redis = RedisTroubles(self)
         self.files: Files = {}
         self.agents: list[SimAgent] = []
         self.struck: Counter[str] = Counter()
@@ -128,7 +100,7 @@ class World:
         self.ticker = Ticker()
         self.rest: tuple[Ticked | None, Rest | None] = None, None  # as dashboards keep it
         self.ledger = Ledger(self)
-        self._connect()
+        self.connect()
         self.scale_downs = ScaleDowns(self)
         self.pausing = Pausing(self)
         self.trimming = Trimming(self, seed)
@@ -150,7 +122,7 @@ class World:
     @property
     def redis_ms(self) -> int:
         """What the clock of Redis says."""
-        return self.now_ms + self.redis_ahead_ms
+        return self.now_ms + self.redis.ahead_ms
 
     @property
     def settings(self) -> GroupSettings:
@@ -238,7 +210,7 @@ class World:
 
     def step(self) -> None:
         self.agenda.step()
-        self.server.now_ms = self.agenda.now_ms + self.redis_ahead_ms
+        self.server.now_ms = self.redis_ms
         if self._moved:
             self._moved = False
             self._watch.look(self)
@@ -261,10 +233,10 @@ class World:
         return self.now_ms - began_ms
 
     def _produce(self) -> None:
-        self._append(self.random.randrange(self.settings.partitions))
+        self.append(self.random.randrange(self.settings.partitions))
         self.agenda.after(self.random.randint(*EVENT_MS), self._produce)
 
-    def _append(self, number: int) -> None:
+    def append(self, number: int) -> None:
         if self.producing and not self.server.away:
             event = self.ledger.events
             entry_id = self.server.ask("XADD", self.entries(number), "*", "event", event)
@@ -272,7 +244,7 @@ class World:
 
     # --- Redis
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         self.door = FakeDoor(self.server)
         self.store = GroupStore(self.door, self.name)
 
@@ -339,57 +311,6 @@ class World:
         ends = {stream: self.server.entries(stream) for stream in streams}
         return {stream: entries[-1][0] for stream, entries in ends.items() if entries}
 
-    def lose_writes_after(self, ms: int, happens: Callable[[int], None] | None = None) -> None:
-        """Unless it is away."""
-        if not self.server.away:
-            self.later(ms, self.losing_writes(happens))
-
-    def losing_writes(
-        self, happens: Callable[[int], None] | None = None, *, behind: bool = False
-    ) -> Callable[[], None]:
-        """What makes Redis go on with what it has now, by a restart or as `happens` has it; unless
-        its history has branched before. `behind`: its clock goes on from now, too.
-        """
-        position, history = self.server.position, self.server.replication_id
-        books, began_ms, paused = self.ledger.kept(), self.redis_ms, self.pausing.scopes
-
-        def strike() -> None:
-            if self.server.replication_id == history:
-                self.server.down = False
-                (happens or self.server.restart)(position)
-                self._redis_forgot(books, "redis lost writes", paused)
-                if behind:
-                    self._ids_come_again(began_ms)
-
-        return strike
-
-    def _ids_come_again(self, from_ms: int) -> None:
-        """The clock is put back to there: where it gave an id to an event that was lost since, it
-        gives that to another one.
-        """
-        self.redis_clock_jumps(min(0, from_ms - self.redis_ms))
-        for name, book in self.ledger.books.items():
-            number = Partition.parse(name).number
-            for in_ms in (at_ms - from_ms for at_ms, _ in sorted(book.lost) if at_ms > from_ms):
-                self.agenda.after(in_ms, partial(self._append, number))
-
-    def fail_over(self, position: int, *, same_run: bool = False) -> None:
-        """The old primary is gone or answers for a while; perhaps the name still leads to it."""
-        draw = self.random
-        self.server.fail_over(position, same_run=same_run)
-        self._connect()
-        self.name_switches_ms = self.now_ms + draw.choice((0, draw.randint(*SWITCH_MS)))
-        self.later(draw.choice((0, draw.randint(*SWITCH_MS))), self.server.former_ends)
-
-    def redis_returns(self) -> None:
-        """With all it had, under another run id; and the name leads to it."""
-        self.name_switches_ms = 0
-        self.server.former_ends()
-        self.server.refuse("", 0)
-        if self.server.down:
-            self.server.down = False
-            self.server.restart()
-
     def switch(self) -> None:
         """To the other coordination, if anybody could compute then: nothing else changes."""
         self.server.now_ms = self.redis_ms  # else locks run out in between
@@ -410,21 +331,12 @@ class World:
         demand(after == before, f"the switch to {mode} made {before} to {after}")
         self.struck["coordination was switched"] += 1
 
-    def wipe(self) -> None:
-        self.server.wipe()
-        self.server.down = False
-        self._redis_forgot(Kept(), "redis wiped")
-
-    def _redis_forgot(self, books: Kept, how: str, paused: frozenset[str] = frozenset()) -> None:
+    def rolled_back(self, books: Kept, paused: frozenset[str] = frozenset()) -> None:
+        """Whoever looks on goes on from what Redis has now."""
         self.pausing.rolled_back(paused)
         self.ledger.rolled_back(books)
         self.scale_downs.rolled_back()
         self._hints_told = self._last_hints()
-        self.struck[how] += 1
-
-    def redis_clock_jumps(self, ms: int) -> None:
-        self.struck["redis clock was set"] += 1
-        self.redis_ahead_ms += ms
 
     # --- the dashboard
 

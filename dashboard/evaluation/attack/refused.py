@@ -16,6 +16,7 @@ from dashboard.evaluation.attack.state import changed
 from dashboard.evaluation.attack.target import HOST, Answer, Found, Target, form_headers
 
 NO_RIGHT = 4403  # with which a socket closes
+CLOSED_WITHIN_S = 1.0  # after it was opened
 FOREIGN = ("http://evil.example", "https://evil.example:8000", "http://127.0.0.1.evil.example")
 TRANSFER_MAX = 1_024
 
@@ -116,7 +117,7 @@ def _opened(target: Target, path: str, cookie: str, origin: str | None) -> str:
     try:
         with open_socket(target, path, cookie, origin) as opened:
             try:
-                return f"a frame of {len(opened.recv(timeout=1.0))} bytes"
+                return f"a frame of {len(opened.recv(timeout=CLOSED_WITHIN_S))} bytes"
             except TimeoutError:
                 return "no close"
             except ConnectionClosed as error:

@@ -27,7 +27,8 @@ Everything else goes to pytest: manage.py test --fast tests/assignment -k sticky
 def pytest_arguments(arguments: list[str]) -> list[str]:
     """What pytest gets for the arguments of this command; a `-m` of the caller wins over --fast."""
     fast = ["-m", f"not ({' or '.join(SLOW_MARKERS)})"] if "--fast" in arguments else []
-    return ["pytest", "--durations=10", *fast, *(a for a in arguments if a != "--fast")]
+    mine = ["-p", "tests.second_process", "--durations=10", *fast]
+    return ["pytest", *mine, *(a for a in arguments if a != "--fast")]
 
 
 def run_module(arguments: list[str]) -> bool:
