@@ -48,7 +48,8 @@ class Turns:
         when heartbeats are in time: whoever finds then that they are not is sent away anew.
         """
         now_s = self._clock()
-        turn_s = max(now_s + WAIT_MAX_S, self._away.get(group, 0.0)) + self._apart_s(now_s)
+        apart_s = 1 / PER_SECOND if group == ALL else self._apart_s(now_s)
+        turn_s = max(now_s + WAIT_MAX_S, self._away.get(group, 0.0)) + apart_s
         turn_s = min(turn_s, now_s + LATER_MAX_S)
         _put(self._away, group, turn_s, now_s)
         return math.ceil(turn_s - now_s)

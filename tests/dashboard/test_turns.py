@@ -77,6 +77,16 @@ def test_joins_come_slower_while_heartbeats_are_answered_late() -> None:
     assert waits_of(made, "g", 3) == pytest.approx([0, 10 / PER_SECOND, 20 / PER_SECOND])
 
 
+def test_who_is_sent_away_by_all_waits_for_no_group() -> None:
+    clock = Clock()
+    made = Turns(clock)
+    for n in range(100):
+        waits_of(made, f"g{n}", A_SECOND // 2)
+    clock.now_s += 2 * turns.COUNT_EVERY_S
+    waits_of(made, "g0", 1)
+    assert [made.later_s() for _ in range(10)] == 10 * [math.ceil(WAIT_MAX_S)]
+
+
 def test_who_is_sent_away_in_such_a_moment_comes_back_as_if_it_were_over() -> None:
     made = Turns(Clock())
     made.lag_s = 20 * turns.LATE_S
