@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assignment.scripts.group_read import GroupRead, MemberRow, Meta, Report
+from assignment.scripts.group_read import GroupRead, MemberRow, Meta
 from assignment.scripts.held import Lock
+from assignment.scripts.reports import Report
 from assignment.strategies.given import StrategyInput
 from assignment.types import (
     INCARNATION_STEP,

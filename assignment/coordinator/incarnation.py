@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignment.errors import Damaged
-from assignment.scripts.group_read import GroupRead, Report, Reports
+from assignment.scripts.group_read import GroupRead
+from assignment.scripts.reports import Report, Reports
 from assignment.scripts.values import INCARNATION_MAX
 from assignment.types import INCARNATION_STEP
 

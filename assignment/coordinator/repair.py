@@ -15,7 +15,8 @@ from assignment.coordinator.incarnation import CLAIMED_AHEAD_MAX, CLAIMED_MAX, i
 from assignment.errors import InvalidInput
 from assignment.plausible import COUNTED_MAX, counted, is_committed, is_reached
 from assignment.scripts.agent_side import read_snapshots
-from assignment.scripts.group_read import read_member, read_meta, read_report
+from assignment.scripts.group_read import read_member, read_meta
+from assignment.scripts.reports import read_report
 from assignment.scripts.rows import UNREADABLE, Applied, Since
 from assignment.scripts.rows import why_unreadable as why_of
 from assignment.scripts.values import FENCE_MAX, INCARNATION_MAX

@@ -13,7 +13,8 @@ import msgspec
 from assignment import sizes, wire
 from assignment.errors import InvalidInput
 from assignment.scripts import replies
-from assignment.scripts.group_read import REPORTED_EPOCHS, GroupRead, check_troubles
+from assignment.scripts.group_read import GroupRead
+from assignment.scripts.reports import REPORTED_EPOCHS, check_troubles
 from assignment.scripts.values import (
     FENCE_MAX,
     INCARNATION_MAX,

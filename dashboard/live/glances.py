@@ -114,7 +114,7 @@ class _Packed(NamedTuple):
     """Commands as they are sent, and how many."""
 
     commands: bytes
-    count: int
+    replies: int
 
 
 def _pack(*commands: Command) -> _Packed:
@@ -197,10 +197,10 @@ class _Connection:
         packed = b"".join([*(one.commands for one in asked), _OF_SERVER.commands])
         with reaching_redis(self._url):
             self._connection.send_packed_command([packed], check_health=False)
-            found = self._connection.read_responses(sum(one.count for one in asked))
+            found = self._connection.read_responses(sum(one.replies for one in asked))
             server, replication, now = (
-                self._connection.read_response() for _ in range(_OF_SERVER.count)
+                self._connection.read_response() for _ in range(_OF_SERVER.replies)
             )
-        ends = list(accumulate(one.count for one in asked))
-        answers = [found[end - one.count : end] for one, end in zip(asked, ends, strict=True)]
+        ends = list(accumulate(one.replies for one in asked))
+        answers = [found[end - one.replies : end] for one, end in zip(asked, ends, strict=True)]
         return answers, _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))

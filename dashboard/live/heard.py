@@ -13,17 +13,9 @@ from numpy.typing import NDArray
 
 from assignment import columns, wire
 from assignment.columns import Places
-from assignment.scripts.group_read import (
-    GroupRead,
-    MemberRow,
-    Report,
-    Said,
-    StoredReport,
-    read_member,
-    read_said,
-    report_of,
-)
+from assignment.scripts.group_read import GroupRead, MemberRow, read_member
 from assignment.scripts.held import Holdings
+from assignment.scripts.reports import Report, Said, StoredReport, read_said, report_of
 from assignment.scripts.rows import each
 from assignment.types import TargetRow
 from dashboard.live.ownership import Index, Whole

@@ -13,10 +13,11 @@ import redis
 from assignment import lua
 from assignment.coordinator.reading import ticked
 from assignment.errors import Damaged
-from assignment.scripts.group_read import GroupRead, Meta, Report, beat_of, read_meta
+from assignment.scripts.group_read import GroupRead, Meta, beat_of, read_meta
 from assignment.scripts.held import Grants, Locks
 from assignment.scripts.lock_events import LockEvent, read_event
 from assignment.scripts.pausing import read_confirmed, read_pauses
+from assignment.scripts.reports import Report
 from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.scripts.values import pairs_of, text_of
 from assignment.types import TargetRow

@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from assignment.coordinator.reading import is_leaving
-from assignment.scripts.group_read import GroupRead, Report
+from assignment.scripts.group_read import GroupRead
+from assignment.scripts.reports import Report
 from assignment.troubles import Halted, read_trouble
 from assignment.types import Coordination, Partition, ReplicaReport
 

@@ -13,7 +13,8 @@ import numpy as np
 from assignment import metrics
 from assignment.coordinator.reading import settings_of
 from assignment.pauses import Pause
-from assignment.scripts.group_read import GroupRead, Report
+from assignment.scripts.group_read import GroupRead
+from assignment.scripts.reports import Report
 from assignment.types import Drain, GroupSettings, UnableReason
 from assignment.wire import ConsumerHealth
 from dashboard.live import reported

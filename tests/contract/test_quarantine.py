@@ -11,7 +11,8 @@ from assignment.errors import Damaged
 from assignment.invariants import FaultKind
 from assignment.scripts import dashboard_side
 from assignment.scripts.dashboard_side import EvictResult, JoinResult
-from assignment.scripts.group_read import Purpose, Reports
+from assignment.scripts.group_read import Purpose
+from assignment.scripts.reports import Reports
 from assignment.types import Coordination, Drain
 from assignment.wire import Status
 from tests.contract.world import P0, P1, World

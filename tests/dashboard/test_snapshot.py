@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts.group_read import GroupRead, MemberRow, Meta, Report
+from assignment.scripts.group_read import GroupRead, MemberRow, Meta
 from assignment.scripts.held import Lock
+from assignment.scripts.reports import Report
 from assignment.scripts.rows import Applied, Since
 from assignment.types import (
     Drain,
