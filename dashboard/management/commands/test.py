@@ -4,8 +4,10 @@ Takes the place of Django's own `test`: the suite is pytest's. Every check runs,
 before it said.
 """
 
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.conf import settings
@@ -15,8 +17,9 @@ SLOW_MARKERS = ("spark", "browser", "postgres", "slow")
 CHECKS = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
-    "mypy": ["mypy"],
 }
+TYPES = ["mypy"]  # beside the tests, most of which wait: it takes as long as hundreds of them
+NICE = 10  # of what runs beside them
 USAGE = """usage: manage.py test [--fast] [pytest arguments]
 
 Runs ruff, mypy and pytest. --fast leaves out the tests that start Spark, a browser or PostgreSQL.
@@ -37,6 +40,19 @@ def run_module(arguments: list[str]) -> bool:
     return subprocess.run(command, cwd=settings.ROOT, check=False).returncode == 0
 
 
+def run_beside(arguments: list[str]) -> bool:
+    """As `run_module`, at a lower priority; its output is shown in one piece when it ends."""
+    command = [sys.executable, "-m", *arguments]
+    with subprocess.Popen(
+        command, cwd=settings.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+        said = process.communicate()[0]
+    sys.stdout.write(f"\n== {arguments[0]}\n{said}")
+    sys.stdout.flush()
+    return process.returncode == 0
+
+
 class Command(BaseCommand):
     help = "Runs ruff, mypy and pytest (--fast: no Spark, browser or PostgreSQL)."
     requires_system_checks: list[str] = []
@@ -54,9 +70,13 @@ class Command(BaseCommand):
             print(f"== {name}", flush=True)
             if not run_module(command):
                 failed.append(name)
-        print("== pytest", flush=True)
-        if not run_module(pytest_arguments(options["arguments"])):
-            failed.append("pytest")
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            types = beside.submit(run_beside, TYPES)
+            print("== pytest", flush=True)
+            if not run_module(pytest_arguments(options["arguments"])):
+                failed.append("pytest")
+        if not types.result():
+            failed.append("mypy")
         if failed:
             print(f"failed: {', '.join(failed)}", file=sys.stderr)
             sys.exit(1)
