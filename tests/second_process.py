@@ -103,7 +103,7 @@ class Second:
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
         give_way(NICE)
-        self._config = config
+        self._config, self._first = config, os.getppid()
         self._chosen = set(json.loads((folder / "chosen").read_text()))
         self._reports = (folder / "reports").open("wb")
 
@@ -114,6 +114,8 @@ class Second:
         write = self._config.hook.pytest_report_to_serializable
         pickle.dump(write(config=self._config, report=report), self._reports)
         self._reports.flush()
+        if os.getppid() != self._first:
+            pytest.exit("the first process was killed")
 
 
 class First:

@@ -2,11 +2,15 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.dashboard.agents import until
 
 ROOT = Path(__file__).parents[1]
 HERE = """
@@ -45,6 +49,24 @@ def test_there():
     time.sleep(600)
 """
 
+KILLED_THEN = """
+import os, pathlib, signal, time
+def test_here():
+    while not pathlib.Path("second").exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+ORPHANED = """
+import os, pathlib, time
+def test_there():
+    first, deadline = os.getppid(), time.monotonic() + 60
+    pathlib.Path("second").write_text(str(os.getpid()))
+    while os.getppid() == first and time.monotonic() < deadline:
+        time.sleep(0.01)
+def test_after():
+    pathlib.Path("after").touch()
+"""
+
 
 def run(folder: Path, there: str, *arguments: str, here: str = HERE) -> tuple[int, str]:
     """The exit code and what was said of a suite one of whose folders has these tests."""
@@ -56,7 +78,11 @@ def run(folder: Path, there: str, *arguments: str, here: str = HERE) -> tuple[in
     ran = subprocess.run(
         [*command, "--second", str(folder / "own"), *arguments],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "TMPDIR": str(folder),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -105,3 +131,18 @@ def test_a_run_that_ends_early_ends_both(tmp_path: Path) -> None:
     assert "1 failed" in said and "stopping after 1 failures" in said
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "second").read_text()), 0)
+
+
+def test_the_second_process_does_not_outlive_one_that_was_killed(tmp_path: Path) -> None:
+    assert run(tmp_path, ORPHANED, here=KILLED_THEN)[0] == -signal.SIGKILL
+    second = int((tmp_path / "second").read_text())
+    until(lambda: not lives(second))
+    assert not (tmp_path / "after").exists()
+
+
+def lives(pid: int) -> bool:
+    """Who is dead may wait for somebody to ask how it ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
