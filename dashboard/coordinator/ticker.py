@@ -6,6 +6,7 @@ it ends. Where two do not yet agree on who lives, the group's lease lets one loo
 
 No group delays another: who waits for a look waits for SLICE_S, then it goes on in its thread. A
 look that takes much CPU would take it from all threads; it is a task of its own (`dashboard.look`).
+Nor do many: a round ends when the next one is due, and whoever is left then comes first.
 """
 
 import logging
@@ -124,7 +125,8 @@ class Ticker:
             log.exception("no tick")
 
     def _is_mine(self, group: str) -> bool:
-        return ticker_of(group, self._said().living) == self.name
+        living = self._said().living
+        return living == (self.name,) or ticker_of(group, living) == self.name
 
     def _give(self, one: Awake) -> bool | None:
         """Whether a look at it was done meanwhile; None: all that look are at others for long."""

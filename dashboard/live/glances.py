@@ -7,7 +7,6 @@ costs four times as much. It writes nothing.
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from hiredis import pack_command
@@ -68,7 +67,7 @@ def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:
                 asked = [_asked(name, rests[name]) for name in some]
                 answers, of_server = connection.exchanged(asked)
                 for name, of_group in zip(some, answers, strict=True):
-                    if not any(isinstance(answer, Exception) for answer in of_group):
+                    if of_group is not None:
                         found[name] = _glance(name, rests[name], of_group, of_server)
     return found
 
@@ -153,18 +152,14 @@ def _counted_of(name: str, values: list[bytes | None]) -> str:
     return text
 
 
-def _glance(name: str, rest: Rest, answers: Sequence[Any], of_server: "_OfServer") -> Glance:
-    counted, *more = answers
+def _glance(name: str, rest: Rest, answers: list[Any], of_server: "_OfServer") -> Glance:
+    counted = _counted_of(name, answers[0])
+    if len(answers) == 1:
+        return Glance(of_server.now_ms, of_server.run_id, counted)
+    more = answers[1:]
     applied = applied_of(more.pop()) if rest.awaited else ""
     beat_ms, end_ms = map(_first, more) if more else (None, None)
-    return Glance(
-        counted=_counted_of(name, counted),
-        oldest_beat_ms=beat_ms,
-        next_end_ms=end_ms,
-        applied=applied,
-        now_ms=of_server.now_ms,
-        run_id=of_server.run_id,
-    )
+    return Glance(of_server.now_ms, of_server.run_id, counted, beat_ms, end_ms, applied)
 
 
 def _first(scored: Sequence[bytes]) -> int | None:
@@ -192,8 +187,8 @@ class _Connection:
             self._connection.disconnect()
         self._pool.release(self._connection)
 
-    def exchanged(self, asked: Sequence[_Packed]) -> tuple[list[list[Any]], _OfServer]:
-        """The answers to each, errors among them; and the moment after them."""
+    def exchanged(self, asked: Sequence[_Packed]) -> tuple[list[list[Any] | None], _OfServer]:
+        """The answers to each, None where one is an error; and the moment after them."""
         packed = b"".join([*(one.commands for one in asked), _OF_SERVER.commands])
         with reaching_redis(self._url):
             self._connection.send_packed_command([packed], check_health=False)
@@ -201,6 +196,12 @@ class _Connection:
             server, replication, now = (
                 self._connection.read_response() for _ in range(_OF_SERVER.replies)
             )
-        ends = list(accumulate(one.replies for one in asked))
-        answers = [found[end - one.replies : end] for one, end in zip(asked, ends, strict=True)]
+        has_errors = any([isinstance(answer, Exception) for answer in found])
+        answers: list[list[Any] | None] = []
+        first = 0
+        for one in asked:
+            of_group = found[first : first + one.replies]
+            first += one.replies
+            is_bad = has_errors and any(isinstance(answer, Exception) for answer in of_group)
+            answers.append(None if is_bad else of_group)
         return answers, _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))
