@@ -379,8 +379,7 @@ async def test_what_was_released_before_a_renew_was_answered_is_not_lost(
             claims = claims_of(member.state)
             call = agent_side.renew(member.name, 10_000, claims)
             if is_released:
-                for claim in claims:
-                    member._feed(messages.Released(claim))
+                member._feed(messages.Released(claims))
             answer = [b"ok", *epochs_of(member), *[0] * len(claims)]
             member._renewed(call, member.now_ms, claims, answer)
             assert crowd.told.count["errors"] == (not is_released)
