@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from assignment.names import PARTITIONS_MAX
 from dashboard.evaluation.judge import VIOLATED
 from dashboard.evaluation.load import table
 from dashboard.evaluation.load.aims import Sizes, refusal_of
@@ -24,6 +25,8 @@ SIZES = {  # option -> least, most, default, what it is
     "webs": (1, 16, 1, "web processes of the system, behind one address"),
     "workers": (1, 16, 1, "Celery workers of the system"),
 }
+
+OPTIONS = ("kill_member", "restart_web", "postgres", "hand_over")
 
 
 class Command(EvaluationCommand):
@@ -58,13 +61,20 @@ class Command(EvaluationCommand):
             action="store_true",
             help="instead the same on SQLite and PostgreSQL, with one web process and with two",
         )
+        parser.add_argument(
+            "--hand-over",
+            type=whole(0, PARTITIONS_MAX),
+            default=0,
+            help="afterwards so many partitions of one more group, with 100 members, change hands:"
+            " how far apart the ticks are meanwhile",
+        )
         add_seed(parser, "of when members join and try again")
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
         given = {name: options[name] for name in SIZES}
         if given["partitions"] is None:
             given["partitions"] = max(2 * given["members"], given["groups"])
-        given |= {name: options[name] for name in ("kill_member", "restart_web", "postgres")}
+        given |= {name: options[name] for name in OPTIONS}
         asked = Sizes(**given)
         if why := refusal_of(asked, files_limit()):
             bad_input(why)
