@@ -28,6 +28,7 @@ from assignment.member.state import (
 from assignment.member.transitions import handle, restore_ordered
 from assignment.member.troubles import UNSERVED_FOR_MS, unserved_of
 from assignment.scripts import agent_side, crashes, dashboard_side
+from assignment.scripts.values import parts
 from assignment.types import (
     NO_EPOCH,
     Claim,
@@ -275,7 +276,8 @@ class Membership:
                 case _:
                     assert_never(effect)
         self._set_states(changes)
-        self._release(releases)
+        for some in parts(releases):
+            self._release(some)
         return rest
 
     def _set_states(self, changes: Sequence[messages.SetState]) -> None:
@@ -287,24 +289,25 @@ class Membership:
             )
             for change in changes
         ]
-        done = self.store.run(agent_side.set_state(self.member_id, asked))
+        done = list[bool]()
+        for some in parts(asked):
+            answer = self.store.run(agent_side.set_state(self.member_id, some))
+            done += answer
         for change, was_done in zip(changes, done, strict=True):
             if was_done:
                 self.note(str(change.state), why=change.reason, **_fields(change.claim))
         self.read_owned()
 
     def _release(self, releases: Sequence[messages.Release]) -> None:
-        if not releases:
-            return
         held = {
             release.claim.partition: Held(fence=release.claim.fence, state=release.expected)
             for release in releases
         }
         done = self.store.run(agent_side.release(self.member_id, held))
-        for release, was_done in zip(releases, done, strict=True):
-            if was_done:
-                self.feed(messages.Released(release.claim))
-                self.note("released", why=release.reason, **_fields(release.claim))
+        released = [release for release, was_done in zip(releases, done, strict=True) if was_done]
+        self.feed(messages.Released([release.claim for release in released]))
+        for release in released:
+            self.note("released", why=release.reason, **_fields(release.claim))
         if not all(done):
             self.read_owned()
 
@@ -330,12 +333,13 @@ class Membership:
         answered = {answer.partition for answer in answers}
         self._refused([p for p in partitions if p not in answered], "not answered")
 
-    def _acquired(self, answers: agent_side.AcquireAnswer, reason: str) -> None:
+    def _acquired(self, answers: Sequence[agent_side.PartitionAnswer], reason: str) -> None:
+        granted = agent_side.granted(answers)
+        self.feed(messages.Granted(granted))
+        for claim in granted:
+            self.note("acquired", why=reason, **_fields(claim))
         for answer in answers:
             match answer:
-                case agent_side.Granted(partition, fence, held_state):
-                    self.feed(messages.Granted(Claim(partition, fence), held_state))
-                    self.note("acquired", why=reason, **_fields(Claim(partition, fence)))
                 case agent_side.HeldBy(partition, owner, _):
                     self._refused([partition], f"waiting for {owner}", owner)
                 case agent_side.NotTarget(partition):

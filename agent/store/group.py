@@ -13,7 +13,7 @@ from assignment.bounds import LINE_MAX, WHY_MAX, shortened
 from assignment.pauses import WHOLE_GROUP
 from assignment.scripts import agent_side, group_read
 from assignment.scripts.group_read import Meta
-from assignment.scripts.values import Call
+from assignment.scripts.values import Call, parts
 from assignment.types import (
     START,
     Drain,
@@ -25,7 +25,6 @@ from assignment.types import (
     read_as,
 )
 
-ACQUIRE_AT_ONCE = 1_000  # one call blocks Redis for about 10 ms
 T = TypeVar("T")
 HINTS_MAX = 1_000  # a stream of them keeps about as many
 
@@ -114,9 +113,8 @@ class GroupStore:
         Raises Fenced.
         """
         answers: list[agent_side.PartitionAnswer] = []
-        for first in range(0, len(partitions), ACQUIRE_AT_ONCE):
-            chunk = partitions[first : first + ACQUIRE_AT_ONCE]
-            call = agent_side.acquire(speaker, ttl_ms, mode_epoch, incarnation, chunk)
+        for some in parts(partitions):
+            call = agent_side.acquire(speaker, ttl_ms, mode_epoch, incarnation, some)
             answer = self.run(call)
             if isinstance(answer, agent_side.Refusal):
                 return tuple(answers) or answer

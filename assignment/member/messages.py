@@ -1,6 +1,6 @@
 """What can happen to a member (events) and what it can decide to do (effects)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from assignment.member.state import ConsumerState
@@ -79,8 +79,9 @@ class Fenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class Granted(Event):
-    claim: Claim
-    state: HeldState
+    """By one acquire. All at once: one by one, each would cost as much as all that is held."""
+
+    states: Mapping[Claim, HeldState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class OwnedSeen(Event):
 class Released(Event):
     """Released now, or found not ours: either way no longer held."""
 
-    claim: Claim
+    claims: Collection[Claim]
 
 
 @dataclass(frozen=True, slots=True)

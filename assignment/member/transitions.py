@@ -117,12 +117,14 @@ def _with_waits(member: MemberState, now_ms: int) -> MemberState:
 
 
 def _granted(member: MemberState, event: messages.Granted, now_ms: int) -> MemberState:
-    partition, fence = event.claim
-    present = member.held.get(partition)
-    if not member.joined or (present and present.fence >= fence):
+    held = dict(member.held)
+    for (partition, fence), state in event.states.items():
+        present = held.get(partition)
+        if present is None or present.fence < fence:
+            held[partition] = Holding(fence=fence, state=state, since_ms=now_ms)
+    if not member.joined or held == member.held:
         return member
-    holding = Holding(fence=fence, state=event.state, since_ms=now_ms)
-    return _with_waits(_with_holding(member, partition, holding), now_ms)
+    return _with_waits(replace(member, held=held), now_ms)
 
 
 def _with_holding(member: MemberState, partition: Partition, holding: Holding) -> MemberState:
@@ -278,7 +280,7 @@ _AFTER: Mapping[type, Callable[[MemberState, Any, int], MemberState]] = {
     messages.BatchesEnded: _batches_ended,
     messages.StoodStill: _stood_still,
     messages.OwnedSeen: _owned_seen,
-    messages.Released: lambda member, event, now_ms: _without(member, [event.claim], now_ms),
+    messages.Released: lambda member, event, now_ms: _without(member, event.claims, now_ms),
     messages.ConsumerSeen: lambda member, event, now_ms: replace(
         member, consumer=event.state, stateful=event.stateful
     ),

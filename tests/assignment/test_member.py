@@ -67,7 +67,7 @@ def test_an_assigned_partition_is_acquired() -> None:
 
 
 def test_a_granted_partition_is_restored() -> None:
-    state = after(member(target=[0]), messages.Granted(claim(0), RESTORING))
+    state = after(member(target=[0]), messages.Granted({claim(0): RESTORING}))
     assert state.held == {partition(0): holding(RESTORING)}
     assert state.waiting == {}
     assert decide(state, NOW) == [messages.Restore(claim=claim(0), reason="acquired")]
@@ -105,7 +105,7 @@ def test_a_failed_restore_is_ordered_again_later() -> None:
 
 
 def test_granted_again_after_a_lost_reply_it_runs_on() -> None:
-    state = after(member(target=[0]), messages.Granted(claim(0), RUNNING))
+    state = after(member(target=[0]), messages.Granted({claim(0): RUNNING}))
     assert decide(state, NOW) == []
 
 
@@ -226,7 +226,7 @@ def test_given_back_while_draining_it_runs_again(state: HeldState) -> None:
 
 
 def test_released_it_is_no_longer_held() -> None:
-    assert after(member({0: holding(REVOKED)}), messages.Released(claim(0))).held == {}
+    assert after(member({0: holding(REVOKED)}), messages.Released([claim(0)])).held == {}
 
 
 # --- losing ---------------------------------------------------------------------------------------
@@ -272,10 +272,10 @@ def test_a_grant_that_redis_does_not_know_is_dropped() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        messages.Released(claim(0, 2)),
+        messages.Released([claim(0, 2)]),
         messages.RestoreEnded(claim(0, 2)),
         messages.Renewed(NOW, frozenset({claim(0, 2), claim(5)})),
-        messages.Granted(claim(0, 1), RESTORING),
+        messages.Granted({claim(0, 1): RESTORING}),
         messages.Refused(partition(0), "late", NOW),
         messages.Tick(),
         messages.TryAgain(),

@@ -79,7 +79,7 @@ def test_neither_a_dead_consumer_nor_one_beyond_its_grace_is_waited_for() -> Non
 
 def test_the_new_fence_takes_the_place_of_the_old_one_and_is_restored() -> None:
     new = Claim(partition(0), fence(1, incarnation=2))
-    state = after(member({0: holding(REVOKED)}, [0]), RAISED, Granted(new, RESTORING))
+    state = after(member({0: holding(REVOKED)}, [0]), RAISED, Granted({new: RESTORING}))
     assert state.held == {partition(0): replace(holding(RESTORING), fence=new.fence)}
     assert state.waiting == {}
 

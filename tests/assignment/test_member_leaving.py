@@ -88,7 +88,7 @@ def test_a_leaving_member_departs_when_the_last_partition_is_released() -> None:
     assert decide(state, NOW) == [
         Release(claim=claim(0), expected=REVOKED, reason="revoked: batch finished")
     ]
-    assert decide(after(state, Released(claim(0))), NOW) == [GONE]
+    assert decide(after(state, Released([claim(0)])), NOW) == [GONE]
 
 
 def test_when_its_time_is_over_a_leaving_member_departs_whatever_it_owns() -> None:

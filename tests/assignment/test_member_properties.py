@@ -40,14 +40,14 @@ EVENTS = st.one_of(
         st.integers(1, 20),
     ),
     st.builds(messages.Renewed, st.integers(0, 200_000), st.frozensets(CLAIMS, max_size=2)),
-    st.builds(messages.Granted, CLAIMS, STATES),
+    st.builds(messages.Granted, st.dictionaries(CLAIMS, STATES, max_size=3)),
     st.builds(
         messages.Refused, st.builds(partition, NUMBERS), st.just("held"), st.integers(0, 200_000)
     ),
     st.builds(messages.RestoreEnded, CLAIMS, st.sampled_from(["", "broken"])),
     st.builds(messages.StoodStill, st.builds(partition, NUMBERS)),
     st.builds(messages.OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),
-    st.builds(messages.Released, CLAIMS),
+    st.builds(messages.Released, st.lists(CLAIMS, max_size=3)),
     st.builds(messages.ConsumerSeen, st.sampled_from(ConsumerState), st.booleans()),
     st.builds(messages.DrainSeen, st.sampled_from(Drain), EPOCHS),
 )
@@ -91,7 +91,7 @@ def test_whatever_happens_decisions_fit_what_is_held(
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=30), st.frozensets(NUMBERS))
 @example(
     history=[
-        (messages.Granted(claim(0, 1), RESTORING), 0),
+        (messages.Granted({claim(0, 1): RESTORING}), 0),
         (messages.StoodStill(partition(0)), 0),
     ],
     numbers=frozenset({0}),
@@ -130,12 +130,12 @@ def carried_out(state: MemberState, effect: object, counter: int, now_ms: int) -
     match effect:
         case messages.Acquire(partitions=asked):
             new = fence(counter, max(1, state.incarnation))
-            grants = (messages.Granted(Claim(p, new), RESTORING) for p in asked)
-            return after(state, *grants, now_ms=now_ms)
+            granted = messages.Granted(dict.fromkeys((Claim(p, new) for p in asked), RESTORING))
+            return after(state, granted, now_ms=now_ms)
         case messages.Restore(claim=c):
             return after(restore_ordered(state, c), messages.RestoreEnded(c), now_ms=now_ms)
         case messages.Release(claim=c):
-            return after(state, messages.Released(c), now_ms=now_ms)
+            return after(state, messages.Released([c]), now_ms=now_ms)
         case messages.SetState(claim=c, state=new):
             owned = {p: Held(fence=h.fence, state=h.state) for p, h in state.held.items()}
             owned[c.partition] = Held(fence=c.fence, state=new)

@@ -46,7 +46,7 @@ def test_what_it_holds_is_no_replica_until_it_is_released() -> None:
     row = TargetRow(target_epoch=8, standby=partitions(0))
     state = member(target=row, waiting={})
     assert replicas(state) == {}
-    released, _ = handle(state, Released(Claim(partition(0), fence(1))), NOW)
+    released, _ = handle(state, Released([Claim(partition(0), fence(1))]), NOW)
     assert replicas(released) == {0: STANDBY}
     assert wanted_replicas(released).held == frozenset()
 
@@ -55,7 +55,7 @@ def test_acquired_it_is_held_and_no_replica_any_more() -> None:
     waiting, _ = handle(member(), Refused(partition(1), "waiting for b", NOW, "b"), NOW)
     assert replicas(waiting)[1] is OWNER
     claim = Claim(partition(1), fence(2))
-    granted, _ = handle(waiting, Granted(claim, HeldState.RESTORING), NOW)
+    granted, _ = handle(waiting, Granted({claim: HeldState.RESTORING}), NOW)
     assert replicas(granted) == {2: STANDBY, 3: LEARNER}
     assert wanted_replicas(granted).held == partitions(0, 1)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis
 
 from assignment.member import messages
 from assignment.member.state import claims_of
@@ -18,13 +19,13 @@ from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.agents.routes import AgentApi
 from dashboard.evaluation.beside.speaking import NoAnswer
-from dashboard.evaluation.load import table
+from dashboard.evaluation.load import hand_over, table
 from dashboard.evaluation.load.aims import Sizes, missed, refusal_of
 from dashboard.evaluation.load.client import Crowd, Task
 from dashboard.evaluation.load.lines import Answered, TimedOut, WebLine, header
 from dashboard.evaluation.load.member import LightMember
 from dashboard.evaluation.load.told import Latencies, Told
-from dashboard.evaluation.load.watching import Gaps
+from dashboard.evaluation.load.watching import Gaps, Watch
 from dashboard.live.scripts import run
 from dashboard.management.commands import load_check
 from dashboard.models import Group
@@ -36,6 +37,7 @@ MET: dict[str, Any] = {
     "timeouts": 0, "errors": 0, "differing": 0, "web_us_per_beat": 150.0, "p99_ms": 100.0,
     "cpu_cores": {"web": 0.6, "worker": 0.2, "redis": 0.3, "client": 0.3}, "replaced_s": 12.9,
     "tick_gap_max_ms": 1_200, "join_steady_s": 20.0, "restarted_web_moves": 0,
+    "hand_over_s": 40.0, "hand_over_tick_gap_ms": 1_300,
 }  # fmt: skip
 
 
@@ -61,16 +63,18 @@ def test_a_run_that_meets_every_aim_misses_none() -> None:
         ("replaced_s", 13.0),
         ("replaced_s", None),
         ("restarted_web_moves", 1),
+        ("hand_over_s", None),
+        ("hand_over_tick_gap_ms", 1_500),
     ],
 )
 def test_an_aim_that_is_missed_is_named(name: str, value: float | None) -> None:
-    asked = replace(ASKED, kill_member=True, restart_web=True)
+    asked = replace(ASKED, kill_member=True, restart_web=True, hand_over=100_000)
     (one,) = missed({**MET, name: value}, asked, session_s=10.0)
     assert one.startswith(f"{name} is {value}, should be ")
 
 
 def test_what_was_not_asked_for_is_not_judged() -> None:
-    nothing = {"replaced_s": None, "restarted_web_moves": None}
+    nothing = {"replaced_s": None, "restarted_web_moves": None, **hand_over.NOTHING}
     assert missed({**MET, **nothing}, ASKED, session_s=10.0) == []
 
 
@@ -131,6 +135,7 @@ def test_the_table_has_a_line_for_each_run() -> None:
         ({"members": 2, "processes": 3}, "--processes 3"),
         ({"processes": 1}, "--processes 1"),
         ({"members": 0, "restart_web": True}, "--members 0"),
+        ({"members": 0, "hand_over": 1_000}, "--members 0"),
         ({"members": 19, "kill_member": True}, "--members 19"),
     ],
 )
@@ -186,6 +191,24 @@ def test_the_longest_gap_counts_also_while_a_tick_is_awaited() -> None:
     assert gaps.longest_ms == 1_000
     gaps.saw("", 2_000, 3_700)
     assert gaps.longest_ms == 1_700
+
+
+async def test_ticks_are_followed_on_after_a_redis_that_did_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch, silent = Watch("redis://unused", ["a"]), redis.exceptions.TimeoutError("2 s")
+    answers = iter([silent, [(1, 0), b"1000", None, 0], silent, [(4, 0), b"3500", None, 0]])
+
+    def answered(_: Any) -> list[Any]:
+        answer = next(answers, None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or [(4, 0), b"3500", None, 0]
+
+    monkeypatch.setattr(watch, "_answers", answered)
+    with watch:
+        await until(lambda: watch.gaps.longest_ms > 0)
+    assert watch.gaps.longest_ms == 2_500
 
 
 def test_a_group_that_rests_needs_no_look_until_it_is_awake() -> None:
@@ -379,8 +402,7 @@ async def test_what_was_released_before_a_renew_was_answered_is_not_lost(
             claims = claims_of(member.state)
             call = agent_side.renew(member.name, 10_000, claims)
             if is_released:
-                for claim in claims:
-                    member._feed(messages.Released(claim))
+                member._feed(messages.Released(claims))
             answer = [b"ok", *epochs_of(member), *[0] * len(claims)]
             member._renewed(call, member.now_ms, claims, answer)
             assert crowd.told.count["errors"] == (not is_released)

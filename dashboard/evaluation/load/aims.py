@@ -18,6 +18,7 @@ COSTED_MEMBERS = 1_000  # of fewer, what the web process costs when idle is most
 TIMEOUTS = ERRORS = MOVES = 0
 WEB_US, P99_MS, TICK_GAP_MS, STEADY_S = 200.0, 250.0, 1_500, 30.0
 QUIET_CORES, MANY_GROUPS_CORES = 0.1, 0.5
+HAND_OVER_S = 120.0  # no aim of its own: it has to come to its end
 REPLACED_S = 3.0  # after the session's end
 # Whose heartbeats take a third of a core. While twice as many join, one process would want more of
 # two cores than it gets beside the worker, Redis and the client.
@@ -29,6 +30,7 @@ FILES_BESIDE = 50  # of the interpreter, and connections that are being made ane
 class Sizes:
     """`partitions`: in all. `processes`: of the client. `seconds`: of the measured window.
     `webs`, `workers`: processes of the system; `postgres`: its database is one, else SQLite.
+    `hand_over`: partitions of one more group, which change hands afterwards; 0: there is none.
     """
 
     members: int
@@ -41,6 +43,7 @@ class Sizes:
     webs: int = 1
     workers: int = 1
     postgres: bool = False
+    hand_over: int = 0
 
     @property
     def by_group(self) -> dict[str, int]:
@@ -101,8 +104,8 @@ def _refusals(asked: Sizes, files: int) -> Iterator[tuple[bool, str]]:
         f"--processes {asked.processes} is too few: each would open {needed} files of {files}",
     )
     yield (
-        not members and (asked.restart_web or asked.kill_member),
-        f"{of_members} leaves nobody for --restart-web and --kill-member",
+        not members and bool(asked.restart_web or asked.kill_member or asked.hand_over),
+        f"{of_members} leaves nobody for --restart-web, --kill-member and --hand-over",
     )
     yield (
         asked.kill_member and members < 2 * groups,
@@ -149,3 +152,6 @@ def _judged(found: Found, asked: Sizes, session_s: float) -> Iterator[tuple[str,
         yield none("restarted_web_moves")
     if asked.kill_member:
         yield below("replaced_s", session_s + REPLACED_S)
+    if asked.hand_over:
+        yield below("hand_over_s", HAND_OVER_S)
+        yield below("hand_over_tick_gap_ms", TICK_GAP_MS)

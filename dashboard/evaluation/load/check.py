@@ -27,7 +27,7 @@ from dashboard.evaluation.beside.programs import (
     program,
     tell,
 )
-from dashboard.evaluation.load import client, costs
+from dashboard.evaluation.load import client, costs, hand_over
 from dashboard.evaluation.load.aims import Sizes, missed
 from dashboard.evaluation.load.client import Status, Task
 from dashboard.evaluation.load.told import Latencies
@@ -226,12 +226,17 @@ def check(asked: Sizes, seed: int) -> tuple[Found, list[str]]:
         run.demo.start_dashboard()
         if run.demo.redis is None:
             raise TreeFailed("load_check needs the embedded Redis: unset REDIS_URL")
-        tokens = made_groups(run, asked.by_group)
+        made = made_groups(run, {**asked.by_group, **hand_over.partitions_of(asked)})
+        tokens = {group: made[group] for group in asked.by_group}
         with (
             Watch(run.demo.redis.server.url, list(tokens)) as watch,
             crowd_of(run, asked, tokens, seed) as crowd,
         ):
-            found = _run(Scene(run, asked, watch, crowd, postgres))
+            scene = Scene(run, asked, watch, crowd, postgres)
+            found = {**_run(scene), **hand_over.NOTHING}
+            if asked.hand_over:
+                token = {hand_over.GROUP: made[hand_over.GROUP]}
+                found |= _hand_over(scene, token, seed)
     return found, missed(found, asked, SESSION_S)
 
 
@@ -278,7 +283,14 @@ def _run(scene: Scene) -> Found:
     return {**sizes, **{name: found[name] for name in ORDER}}
 
 
-SIZES = ("members", "groups", "partitions", "webs", "workers", "postgres")
+def _hand_over(scene: Scene, token: Mapping[str, str], seed: int) -> Found:
+    sizes, spread_s = hand_over.sizes_of(scene.asked), hand_over.SPREAD_S
+    with crowd_of(scene.run, sizes, token, seed, spread_s) as large:
+        givers, takers = (Crowd(scene.run, [one]) for one in large.programs)
+        return hand_over.HandOver(scene, givers, takers).run()
+
+
+SIZES = ("members", "groups", "partitions", "webs", "workers", "postgres", "hand_over")
 ORDER = (
     "beats", "timeouts", "errors", "web_us_per_beat", "p50_ms", "p99_ms", "cpu_cores",
     "tick_gap_max_ms", "join_steady_s", "moves", "rebalances", "restarted_web_moves",
@@ -287,7 +299,9 @@ ORDER = (
 
 
 @contextmanager
-def crowd_of(run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int) -> Iterator[Crowd]:
+def crowd_of(
+    run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int, spread_s: float = SPREAD_S
+) -> Iterator[Crowd]:
     assert run.demo.redis is not None
     programs = []
     with ExitStack() as stack:
@@ -299,7 +313,7 @@ def crowd_of(run: Run, asked: Sizes, tokens: Mapping[str, str], seed: int) -> It
                 members=asked.members,
                 number=number,
                 processes=asked.processes,
-                spread_s=SPREAD_S,
+                spread_s=spread_s,
                 seed=seed,
             )
             programs.append(stack.enter_context(program(client.__name__)))

@@ -32,8 +32,8 @@ from assignment.member.state import (
 )
 from assignment.member.transitions import handle
 from assignment.scripts import agent_side, group_read
-from assignment.scripts.agent_side import Granted, HeldBy
-from assignment.scripts.values import pairs_of
+from assignment.scripts.agent_side import HeldBy, NotTarget
+from assignment.scripts.values import pairs_of, parts
 from assignment.types import NO_EPOCH, Claim, Epoch, Held, HeldState, Partition
 from assignment.wire import GroupKeys
 from dashboard.evaluation.beside.speaking import NoAnswer, pack
@@ -306,9 +306,11 @@ class LightMember:
         effects = decide(self.state, self.now_ms)
         for effect in effects:
             if isinstance(effect, messages.Acquire):
-                await self._acquire(effect.partitions)
+                for some in parts(effect.partitions):
+                    await self._acquire(some)
         await self._set_states([e for e in effects if isinstance(e, messages.SetState)])
-        await self._release([e for e in effects if isinstance(e, messages.Release)])
+        for given in parts([e for e in effects if isinstance(e, messages.Release)]):
+            await self._release(given)
         return bool(effects) or self.wants_target
 
     def _rest(self, pause_s: float) -> None:
@@ -347,15 +349,15 @@ class LightMember:
             self._refused(partitions, str(answers), to_all=to_all)
             self.wants_target = True
             return
+        granted = agent_side.granted(answers)
+        self.told.count["grants"] += sum(p not in self.state.held for p, _ in granted)
+        self._feed(messages.Granted(granted))
         for answer in answers:
             match answer:
-                case Granted(partition, fence, held_state):
-                    self.told.count["grants"] += partition not in self.state.held
-                    self._feed(messages.Granted(Claim(partition, fence), held_state))
                 case HeldBy(partition, owner, _):
                     self._refused([partition], f"waiting for {owner}", owner)
-                case _:
-                    self._refused([answer.partition], "the target in Redis does not give it")
+                case NotTarget(partition):
+                    self._refused([partition], "the target in Redis does not give it")
                     self.wants_target = True
 
     def _refused(
@@ -372,7 +374,8 @@ class LightMember:
             agent_side.StateChange(one.claim.partition, one.claim.fence, one.expected, one.state)
             for one in changes
         ]
-        await self.store.run(agent_side.set_state(self.name, asked))
+        for some in parts(asked):
+            await self.store.run(agent_side.set_state(self.name, some))
         if any(one.state is HeldState.REVOKING for one in changes):
             await self.store.run(agent_side.next_batch(self.name))  # there is none in hand
         await self._read_owned()
@@ -384,14 +387,11 @@ class LightMember:
         self._feed(messages.OwnedSeen(owned))
 
     async def _release(self, releases: Sequence[messages.Release]) -> None:
-        if not releases:
-            return
         held = {
             one.claim.partition: Held(fence=one.claim.fence, state=one.expected) for one in releases
         }
         done = await self.store.run(agent_side.release(self.name, held))
-        for one, was_done in zip(releases, done, strict=True):
-            if was_done:
-                self._feed(messages.Released(one.claim))
+        given = [one.claim for one, was_done in zip(releases, done, strict=True) if was_done]
+        self._feed(messages.Released(given))
         if not all(done):
             await self._read_owned()

@@ -9,7 +9,7 @@ from assignment import wire
 from assignment.types import Partition
 from assignment.wire import GroupKeys
 from dashboard.live import health
-from dashboard.live.connection import client_of, ms_of, own_key
+from dashboard.live.connection import StoreUnavailable, client_of, ms_of, own_key, reaching_redis
 
 SAMPLE_S = 0.1  # a tenth of a tick
 SAMPLED_GROUPS = 20  # whose own ticks are followed, evenly over all, the last among them
@@ -71,7 +71,12 @@ class Watch:
             for group in self.sampled:
                 pipe.hget(GroupKeys(group).meta, "tick_ms")
                 pipe.hexists(own_key("rests"), group)
-            gaps, (now, ticked, *found) = self.gaps, self._answers(pipe)
+            gaps = self.gaps
+            try:
+                with reaching_redis():
+                    now, ticked, *found = self._answers(pipe)
+            except StoreUnavailable:
+                continue  # the next answer tells how long it was
             gaps.saw("", int(ticked or 0), ms_of(*now))
             of_groups = zip(self.sampled, found[::2], found[1::2], strict=True)
             for name, stamp, rests in of_groups:

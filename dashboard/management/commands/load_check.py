@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from assignment.names import PARTITIONS_MAX
 from dashboard.evaluation.judge import VIOLATED
 from dashboard.evaluation.load import table
 from dashboard.evaluation.load.aims import MEMBERS_A_WEB, Sizes, refusal_of, webs_for
@@ -27,6 +28,8 @@ SIZES = {  # option -> least, most, default, what it is
     ),
     "workers": (1, 16, 1, "Celery workers of the system"),
 }
+
+OPTIONS = ("kill_member", "restart_web", "postgres", "hand_over")
 
 
 class Command(EvaluationCommand):
@@ -61,6 +64,13 @@ class Command(EvaluationCommand):
             action="store_true",
             help="instead the same on SQLite and PostgreSQL, with one web process and with two",
         )
+        parser.add_argument(
+            "--hand-over",
+            type=whole(0, PARTITIONS_MAX),
+            default=0,
+            help="afterwards so many partitions of one more group, with 100 members, change hands:"
+            " how far apart the ticks are meanwhile",
+        )
         add_seed(parser, "of when members join and try again")
 
     def body(self, options: dict[str, Any]) -> tuple[Found, int]:
@@ -69,7 +79,7 @@ class Command(EvaluationCommand):
             given["partitions"] = max(2 * given["members"], given["groups"])
         if given["webs"] is None:
             given["webs"] = 1 if options["table"] else webs_for(given["members"])
-        given |= {name: options[name] for name in ("kill_member", "restart_web", "postgres")}
+        given |= {name: options[name] for name in OPTIONS}
         asked = Sizes(**given)
         if why := refusal_of(asked, files_limit()):
             bad_input(why)
