@@ -17,7 +17,7 @@ from assignment import wire
 from assignment.coordinator.reading import ticker_away
 from assignment.coordinator.resting import Rest
 from assignment.errors import InvalidInput
-from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts import dashboard_side, group_read, reports, values
 from assignment.scripts.group_read import GroupRead, Purpose, Ticker
 from assignment.types import Coordination, GroupSettings, Partition
 from assignment.wire import GroupKeys, Join, Reply, StreamKeys
@@ -40,7 +40,7 @@ from tests.simulation.trimming import Trimming
 
 TRACE_KEPT = 300
 ROWS_KEPT = 4_096  # of members, reports and targets: most are read again as they were
-ROWS_READ_BY = ((group_read, "read_member"), (group_read, "read_report"), (wire, "parse_target"))
+ROWS_READ_BY = ((group_read, "read_member"), (reports, "read_report"), (wire, "parse_target"))
 FIELD_MAX = 200  # characters
 SLOW_STEP_MS = (100, 2_000)  # of a coordinator whose database is busy
 EVENT_MS = (30, 250)  # between two events
