@@ -27,7 +27,7 @@ from assignment.member.state import (
 )
 from assignment.member.transitions import handle, restore_ordered
 from assignment.member.troubles import UNSERVED_FOR_MS, unserved_of
-from assignment.scripts import agent_side, crashes, dashboard_side
+from assignment.scripts import acquired, agent_side, crashes, dashboard_side
 from assignment.scripts.values import parts
 from assignment.types import (
     NO_EPOCH,
@@ -326,36 +326,34 @@ class Membership:
             return
         if isinstance(answers, agent_side.Refusal):
             to_all = answers is agent_side.Refusal.NO_INCARNATION
-            self._refused(partitions, str(answers), to_all=to_all)
+            self._refused([(p, str(answers), "") for p in partitions], to_all=to_all)
             self.read_target()
             return
         self._acquired(answers, reason)
         answered = {answer.partition for answer in answers}
-        self._refused([p for p in partitions if p not in answered], "not answered")
+        self._refused([(p, "not answered", "") for p in partitions if p not in answered])
 
     def _acquired(self, answers: Sequence[agent_side.PartitionAnswer], reason: str) -> None:
-        granted = agent_side.granted(answers)
+        granted = acquired.granted(answers)
         self.feed(messages.Granted(granted))
         for claim in granted:
             self.note("acquired", why=reason, **_fields(claim))
-        for answer in answers:
-            match answer:
-                case agent_side.HeldBy(partition, owner, _):
-                    self._refused([partition], f"waiting for {owner}", owner)
-                case agent_side.NotTarget(partition):
-                    self._refused([partition], "the target in Redis does not give it")
+        self._refused(acquired.refused(answers))
         if any(isinstance(answer, agent_side.NotTarget) for answer in answers):
             self.read_target()
 
     def _refused(
-        self, partitions: Iterable[Partition], why: str, owner: str = "", *, to_all: bool = False
+        self, refused: Iterable[tuple[Partition, str, str]], *, to_all: bool = False
     ) -> None:
-        for partition in partitions:
+        """Each with why, and with its owner or ""."""
+        refusals = []
+        for partition, why, owner in refused:
             wait = self.state.waiting.get(partition)
             if wait and wait.why != why:
                 self.note("waiting", why=why, partition=str(partition), epoch=self.target.number)
             retry_ms = self.clock() + random.randint(*ACQUIRE_RETRY_MS)
-            self.feed(messages.Refused(partition, why, retry_ms, owner, to_all))
+            refusals.append(messages.Refusal(partition, why, retry_ms, owner, to_all))
+        self.feed(messages.Refused(refusals))
 
     @property
     def speaker(self) -> str:

@@ -1,7 +1,8 @@
 """What can happen to a member (events) and what it can decide to do (effects)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from assignment.member.state import ConsumerState
 from assignment.troubles import Failing
@@ -77,6 +78,16 @@ class Fenced(Event):
     """This member is not a member any more: drop everything, join anew."""
 
 
+class Refusal(NamedTuple):
+    """Not granted; asked again from `retry_ms` on. `to_all`: nobody is granted anything now."""
+
+    partition: Partition
+    why: str
+    retry_ms: int
+    owner: str = ""
+    to_all: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Granted(Event):
     """By one acquire. All at once: one by one, each would cost as much as all that is held."""
@@ -86,15 +97,9 @@ class Granted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """An acquire was not granted; asked again from `retry_ms` on. `to_all`: nobody is granted
-    anything now.
-    """
+    """By one acquire; as Granted, all at once."""
 
-    partition: Partition
-    why: str
-    retry_ms: int
-    owner: str = ""
-    to_all: bool = False
+    refusals: Sequence[Refusal]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,21 +132,17 @@ def _with_holding(member: MemberState, partition: Partition, holding: Holding) -
 
 
 def _refused(member: MemberState, event: messages.Refused, now_ms: int) -> MemberState:
-    holding = member.held.get(event.partition)
-    if holding is not None and is_outdated(member, holding):
-        later = replace(holding, retry_ms=event.retry_ms)
-        return _with_holding(member, event.partition, later)
-    wait = member.waiting.get(event.partition)
-    if wait is None:
+    held, waiting = dict(member.held), dict(member.waiting)
+    for partition, why, retry_ms, owner, to_all in event.refusals:
+        holding, wait = held.get(partition), waiting.get(partition)
+        if holding is not None and is_outdated(member, holding):
+            held[partition] = replace(holding, retry_ms=retry_ms)
+        elif wait is not None:
+            since_ms = now_ms if to_all else wait.since_ms  # what nobody gets tells of no member
+            waiting[partition] = Wait(since_ms=since_ms, owner=owner, why=why, retry_ms=retry_ms)
+    if (held, waiting) == (member.held, member.waiting):
         return member
-    asked = replace(
-        wait,
-        since_ms=now_ms if event.to_all else wait.since_ms,  # what nobody gets tells of no member
-        owner=event.owner,
-        why=event.why,
-        retry_ms=event.retry_ms,
-    )
-    return replace(member, waiting={**member.waiting, event.partition: asked})
+    return replace(member, held=held, waiting=waiting)
 
 
 def _asking_at_once(member: MemberState, now_ms: int) -> MemberState:

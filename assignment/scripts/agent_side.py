@@ -79,10 +79,6 @@ PartitionAnswer = Granted | HeldBy | NotTarget
 AcquireAnswer = tuple[PartitionAnswer, ...] | Refusal
 
 
-def granted(answers: Iterable[PartitionAnswer]) -> dict[Claim, HeldState]:
-    return {Claim(a.partition, a.fence): a.state for a in answers if isinstance(a, Granted)}
-
-
 def acquire(
     speaker: str, ttl_ms: int, mode_epoch: int, incarnation: int, partitions: Iterable[Partition]
 ) -> Call[AcquireAnswer]:

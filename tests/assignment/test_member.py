@@ -1,6 +1,7 @@
 """One member's decisions, from joining to losing: a sentence for each transition."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -109,9 +110,13 @@ def test_granted_again_after_a_lost_reply_it_runs_on() -> None:
     assert decide(state, NOW) == []
 
 
+def refused(*refusal: Any, **more: Any) -> messages.Refused:
+    return messages.Refused([messages.Refusal(*refusal, **more)])
+
+
 def test_a_held_partition_is_asked_for_again_later_and_its_owner_is_known() -> None:
-    refused = messages.Refused(partition(0), "waiting for b", NOW + 300, owner="b")
-    state = after(member(target=[0]), refused)
+    event = refused(partition(0), "waiting for b", NOW + 300, owner="b")
+    state = after(member(target=[0]), event)
     assert decide(state, NOW + 299) == []
     assert state.waiting[partition(0)] == Wait(
         since_ms=NOW, retry_ms=NOW + 300, owner="b", why="waiting for b"
@@ -121,7 +126,7 @@ def test_a_held_partition_is_asked_for_again_later_and_its_owner_is_known() -> N
 
 
 def test_a_new_incarnation_and_a_released_lock_are_followed_at_once() -> None:
-    state = after(member(target=[0]), messages.Refused(partition(0), "no_incarnation", NOW + 300))
+    state = after(member(target=[0]), refused(partition(0), "no_incarnation", NOW + 300))
     assert len(decide(after(state, messages.EpochsSeen(2, 1)), NOW)) == 1
     assert len(decide(after(state, messages.TryAgain()), NOW)) == 1
 
@@ -276,7 +281,7 @@ def test_a_grant_that_redis_does_not_know_is_dropped() -> None:
         messages.RestoreEnded(claim(0, 2)),
         messages.Renewed(NOW, frozenset({claim(0, 2), claim(5)})),
         messages.Granted({claim(0, 1): RESTORING}),
-        messages.Refused(partition(0), "late", NOW),
+        refused(partition(0), "late", NOW),
         messages.Tick(),
         messages.TryAgain(),
     ],
@@ -319,17 +324,15 @@ def test_a_free_partition_that_cannot_be_acquired_makes_unable_after_lease_and_g
 
 
 def test_waiting_for_an_owner_never_makes_unable() -> None:
-    state = after(
-        member(target=[0]), messages.Refused(partition(0), "waiting for b", NOW, owner="b")
-    )
+    state = after(member(target=[0]), refused(partition(0), "waiting for b", NOW, owner="b"))
     late = NOW + 1_000_000
     assert why_unable(replace(state, renewed_ms=late), late) == ""
 
 
 def test_what_nobody_is_granted_makes_unable_only_from_when_it_may_be_had() -> None:
     late = NOW + LEASE_MS + GRACE_MS
-    refused = messages.Refused(partition(0), "no_incarnation", late, to_all=True)
-    state = after(member(target=[0], renewed_ms=late), refused, now_ms=late)
+    event = refused(partition(0), "no_incarnation", late, to_all=True)
+    state = after(member(target=[0], renewed_ms=late), event, now_ms=late)
     assert why_unable(state, late + 1) == ""
     assert why_unable(replace(state, renewed_ms=2 * late), 2 * late).startswith("flights:0 is")
 

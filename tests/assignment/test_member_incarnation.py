@@ -12,6 +12,7 @@ from assignment.member.messages import (
     Fenced,
     Granted,
     OwnedSeen,
+    Refusal,
     Refused,
     SetState,
     TargetSeen,
@@ -88,7 +89,7 @@ def test_a_new_fence_that_was_refused_is_asked_for_again_later() -> None:
     state = after(
         member({0: holding(REVOKED)}, [0]),
         RAISED,
-        Refused(partition(0), "no_incarnation", NOW + 300),
+        Refused([Refusal(partition(0), "no_incarnation", NOW + 300)]),
     )
     assert decide(state, NOW + 299) == []
     assert next_due_ms(state) == NOW + 300

@@ -25,6 +25,9 @@ STATES = st.sampled_from(list(HeldState))
 HELD = st.builds(
     lambda counter, state: Held(fence=fence(counter), state=state), st.integers(1, 4), STATES
 )
+REFUSALS = st.builds(
+    messages.Refusal, st.builds(partition, NUMBERS), st.just("held"), st.integers(0, 200_000)
+)
 EVENTS = st.one_of(
     st.just(messages.Joined()),
     st.just(messages.Fenced()),
@@ -41,9 +44,7 @@ EVENTS = st.one_of(
     ),
     st.builds(messages.Renewed, st.integers(0, 200_000), st.frozensets(CLAIMS, max_size=2)),
     st.builds(messages.Granted, st.dictionaries(CLAIMS, STATES, max_size=3)),
-    st.builds(
-        messages.Refused, st.builds(partition, NUMBERS), st.just("held"), st.integers(0, 200_000)
-    ),
+    st.builds(messages.Refused, st.lists(REFUSALS, max_size=3)),
     st.builds(messages.RestoreEnded, CLAIMS, st.sampled_from(["", "broken"])),
     st.builds(messages.StoodStill, st.builds(partition, NUMBERS)),
     st.builds(messages.OwnedSeen, st.dictionaries(st.builds(partition, NUMBERS), HELD)),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from assignment.member.messages import Granted, LeaveAsked, Refused, Released
+from assignment.member.messages import Granted, LeaveAsked, Refusal, Refused, Released
 from assignment.member.replicas import ready_learners, wanted_replicas
 from assignment.member.state import Holding, MemberState, Wait
 from assignment.member.transitions import handle
@@ -52,7 +52,8 @@ def test_what_it_holds_is_no_replica_until_it_is_released() -> None:
 
 
 def test_acquired_it_is_held_and_no_replica_any_more() -> None:
-    waiting, _ = handle(member(), Refused(partition(1), "waiting for b", NOW, "b"), NOW)
+    refusal = Refusal(partition(1), "waiting for b", NOW, "b")
+    waiting, _ = handle(member(), Refused([refusal]), NOW)
     assert replicas(waiting)[1] is OWNER
     claim = Claim(partition(1), fence(2))
     granted, _ = handle(waiting, Granted({claim: HeldState.RESTORING}), NOW)

@@ -7,7 +7,7 @@ one to Redis, and the ear for hints, it shares with its group's other members of
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -31,8 +31,8 @@ from assignment.member.state import (
     unable_because,
 )
 from assignment.member.transitions import handle
-from assignment.scripts import agent_side, group_read
-from assignment.scripts.agent_side import HeldBy, NotTarget
+from assignment.scripts import acquired, agent_side, group_read
+from assignment.scripts.agent_side import NotTarget
 from assignment.scripts.values import pairs_of, parts
 from assignment.types import NO_EPOCH, Claim, Epoch, Held, HeldState, Partition
 from assignment.wire import GroupKeys
@@ -346,26 +346,24 @@ class LightMember:
         answers = await self.store.run(call)
         if isinstance(answers, agent_side.Refusal):
             to_all = answers is agent_side.Refusal.NO_INCARNATION
-            self._refused(partitions, str(answers), to_all=to_all)
+            self._refused([(p, str(answers), "") for p in partitions], to_all=to_all)
             self.wants_target = True
             return
-        granted = agent_side.granted(answers)
+        granted = acquired.granted(answers)
         self.told.count["grants"] += sum(p not in self.state.held for p, _ in granted)
         self._feed(messages.Granted(granted))
-        for answer in answers:
-            match answer:
-                case HeldBy(partition, owner, _):
-                    self._refused([partition], f"waiting for {owner}", owner)
-                case NotTarget(partition):
-                    self._refused([partition], "the target in Redis does not give it")
-                    self.wants_target = True
+        self._refused(acquired.refused(answers))
+        self.wants_target |= any(isinstance(answer, NotTarget) for answer in answers)
 
     def _refused(
-        self, partitions: Sequence[Partition], why: str, owner: str = "", *, to_all: bool = False
+        self, refused: Iterable[tuple[Partition, str, str]], *, to_all: bool = False
     ) -> None:
-        for partition in partitions:
-            retry_ms = self.now_ms + self.dice.randint(*ACQUIRE_RETRY_MS)
-            self._feed(messages.Refused(partition, why, retry_ms, owner, to_all))
+        self._feed(messages.Refused([
+            messages.Refusal(
+                partition, why, self.now_ms + self.dice.randint(*ACQUIRE_RETRY_MS), owner, to_all
+            )
+            for partition, why, owner in refused
+        ]))  # fmt: skip
 
     async def _set_states(self, changes: Sequence[messages.SetState]) -> None:
         if not changes:
