@@ -5,7 +5,7 @@ First what safety and failover need, which no record can stop; then what is only
 
 from contextlib import suppress
 
-from assignment import invariants
+from assignment import invariants, sizes
 from assignment.coordinator import effects
 from assignment.coordinator.draining import advance
 from assignment.coordinator.facts import GroupRecord
@@ -28,6 +28,7 @@ from assignment.scripts.dashboard_side import (
 from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
 
+SWEEPS_MAX = 100  # of one tick: for more partitions than the largest group has
 OUTBOX_TURNS = 2  # of one tick, some 40 targets: a group computes far fewer in a second
 NOBODY_ASKED = "put back: no dashboard was asked for that switch"
 
@@ -89,7 +90,9 @@ def _end_locks(view: GroupRead) -> effects.Steps[None]:
     index, grants = view.index, view.grants
     granted, locked = index.at(grants.places), index.at(view.locks.places)
     if (grants.lasts & ~index.mask(locked)[granted]).any():
-        yield from effects.Run(sweep())
+        for _ in range(SWEEPS_MAX):
+            if (yield from effects.Run(sweep())) < sizes.SWEPT_AT_ONCE:
+                break
 
 
 def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:

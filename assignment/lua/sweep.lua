@@ -1,6 +1,6 @@
 -- Ends in the history what ended at the lock: a grant whose lock ran out and that nobody took over.
--- Answers how many.
-local now = now_ms()
+-- ARGV: how many at most, for others wait meanwhile. Answers how many.
+local now, most = now_ms(), tonumber(ARGV[1])
 local ended = 0
 local grants = redis.call('HGETALL', key('grants'))
 for i = 1, #grants, 2 do
@@ -8,6 +8,7 @@ for i = 1, #grants, 2 do
     local grant = grant_of(grants[i])
     end_grant(grants[i], grant, 'expired', math.min(grant.until_ms, now))
     ended = ended + 1
+    if ended == most then break end
   end
 end
 if ended > 0 then hint('expired', '') end

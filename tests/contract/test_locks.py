@@ -209,6 +209,14 @@ def test_a_release_that_arrives_late_takes_nothing_that_was_given_back(
     assert world.store.owned("a")[P0].state is RUNNING
 
 
+def test_sweep_ends_no_more_at_once_than_it_is_told(world: World) -> None:
+    fences = world.runs(a={P0, P1, P2})
+    for partition, fence in zip((P0, P1, P2), fences, strict=True):
+        world.let_expire("a", Claim(partition, fence))
+    assert [world.sweep(2), world.sweep(2), world.sweep(2)] == [2, 1, 0]
+    assert {event.partition for event in world.events()[-3:]} == {P0, P1, P2}
+
+
 def test_sweep_ends_only_what_ran_out_and_only_once(world: World) -> None:
     fences = world.runs(a={P0, P1, P2})
     world.release("a", {P1: fences[1]})
