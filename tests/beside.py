@@ -49,11 +49,15 @@ class Suite:
         return failed, self._said.read_text(errors="replace")[-12_000:]
 
     def stop(self) -> None:
-        """It ends what it started itself."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(GIVE_UP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        interrupt(self._process)
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """It ends what it started itself."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(GIVE_UP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

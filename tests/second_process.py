@@ -14,7 +14,6 @@ quiet machine meet, and what the whole suite shares is begun in each of them.
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside import interrupt
+
 OWN = (
     *("tests/assignment", "tests/contract"),
     *(f"tests/dashboard/{name}" for name in ("pages", "metrics", "webhooks")),
@@ -32,7 +33,6 @@ OWN = (
 FOLDER = "EVENKEEL_SECOND_PROCESS"  # what it is to run, what it reports
 NICE = 5  # a third of what the first process gets where both want the same core
 OF_SESSION = Path("/proc/self/autogroup")  # Linux weighs sessions first, processes within them
-GIVE_UP_S = 30
 SAID_MAX = 8_000  # characters of the output of one that ended early
 
 
@@ -88,14 +88,7 @@ class SecondProcess:
         return pytest.TestReport(nodeid, location, {}, "failed", f"{what}\n{said}", "call")
 
     def stop(self) -> None:
-        """It ends what it started itself."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(GIVE_UP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        interrupt(self._process)
 
 
 class Second:

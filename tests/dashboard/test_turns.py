@@ -126,15 +126,21 @@ async def test_what_waits_is_late_before_it_is_answered(monkeypatch: pytest.Monk
     await asyncio.gather(first, second)
 
 
-async def test_the_more_beats_a_trip_has_the_more_joins(monkeypatch: pytest.MonkeyPatch) -> None:
-    trips: list[list[str]] = []
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The groups of the calls of each; all are answered."""
+    found: list[list[str]] = []
 
     async def carried_out(calls: list[Any]) -> None:
-        trips.append([call.group for call in calls])
+        found.append([call.group for call in calls])
         for call in calls:
             call.answer.set_result((b"", 0))
 
     monkeypatch.setattr(batch, "_carry_out", carried_out)
+    return found
+
+
+async def test_the_more_beats_a_trip_has_the_more_joins(trips: list[list[str]]) -> None:
     made = Batch()
     joins = [made.call(script("join"), "j", [], joins=True) for _ in range(3 * JOINS_AT_ONCE)]
     beats = [made.call(script("report"), "b", []) for _ in range(10 * JOINS_AT_ONCE)]
@@ -220,15 +226,7 @@ def test_requests_are_told_to_redis_by_parts_of_their_limit(
         rate.admitted("t")
 
 
-async def test_members_come_before_those_who_want_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    trips: list[list[str]] = []
-
-    async def carried_out(calls: list[Any]) -> None:
-        trips.append([call.group for call in calls])
-        for call in calls:
-            call.answer.set_result((b"", 0))
-
-    monkeypatch.setattr(batch, "_carry_out", carried_out)
+async def test_members_come_before_those_who_want_to_be(trips: list[list[str]]) -> None:
     made = Batch()
     joins = [made.call(script("join"), "j", [], joins=True) for _ in range(2 * JOINS_AT_ONCE)]
     beats = [made.call(script("report"), "b", []) for _ in range(CALLS_MAX + 7)]
