@@ -47,14 +47,12 @@ def measured(size: int) -> list[tuple[float, str]]:
 
 def measure(size: int) -> None:
     """Prints the milliseconds of each part, as JSON."""
-    from assignment.coordinator.reading import HERD_MS
     from dashboard.live import groups as live_groups
     from dashboard.records.queries import previews
     from tests.bench.live_group import NAME, LiveGroup
 
     live, found = LiveGroup(size, MEMBERS), list[dict[str, float]]()
     commit(NAME, size)
-    time.sleep(HERD_MS / 1_000)  # who joined a group just now, and they are many, is waited for
     for _ in range(TIMES):
         live.join()
         apart.progress("a rebalance")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from assignment.coordinator.reading import HERD_MS
 from assignment.scripts import agent_side, dashboard_side, group_read
 from assignment.scripts.agent_side import Granted
 from assignment.scripts.group_read import Purpose
@@ -52,6 +53,7 @@ class LiveGroup:
         self.epochs = meta.mode_epoch, meta.incarnation
         for _ in range(members):
             self.join()
+        time.sleep(HERD_MS / 1_000)  # members that joined by the dozen just now are waited for
         coordinator.rebalance(NAME, "task", "worker@bench")
         self.settle()
         self.steps = self._steps()
