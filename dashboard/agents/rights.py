@@ -3,9 +3,8 @@
 A tick puts back what a restart or a failover took. What cannot be done now is left to it.
 """
 
+import hashlib
 import logging
-import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -32,18 +31,7 @@ COMPARE_EVERY_S = 5.0  # what a command or another process changed in between
 LATELY = timedelta(minutes=10)  # longer than any comparison takes
 Token = AgentToken | ProducerToken
 
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A comparison: with which run of which servers, whether all of them answered, when."""
-
-    run: str = ""
-    is_whole: bool = True
-    at_s: float = 0.0
-
-
 log = logging.getLogger(__name__)
-_kept: dict[str, _Kept] = {}  # by address
 
 
 def keep() -> None:
@@ -51,15 +39,15 @@ def keep() -> None:
     found = live.look()
     if found.missing:
         live.load_scripts(found)
-    last, now_s = _kept.get(settings.REDIS_URL, _Kept()), time.monotonic()
-    if last.run == found.run and now_s - last.at_s < COMPARE_EVERY_S:
+    last, run = live.compared(), f"{found.run} {_rules(found.server)}"
+    if last.run == run and abs(found.now_ms - last.at_ms) < COMPARE_EVERY_S * 1e3:
         return
-    anew = last.run != found.run or not last.is_whole
+    anew = last.run != run or not last.is_whole
     ours = live.ours()  # before the database: it has them first
     ours |= _ended(None if anew else timezone.now() - LATELY)
     done = live.compare(found, _wanted(found.server), ours, anew=anew)
     live.note(done)
-    _kept[settings.REDIS_URL] = _Kept(found.run, not done.unreached, now_s)
+    live.note_compared(live.Compared(run, not done.unreached, found.now_ms))
 
 
 def admit(token: Token) -> None:
@@ -123,6 +111,12 @@ def _of_agent(server: Server, digest: str, group: str, stream: str) -> Rights:
 
 def _of_producer(server: Server, digest: str, stream: str) -> Rights:
     return Rights(digest, producer_rules(server, stream))
+
+
+def _rules(server: Server) -> str:
+    """A digest: another version's users are made anew."""
+    of_anybody = _of_agent(server, "", "group", "stream"), _of_producer(server, "", "stream")
+    return hashlib.sha256(repr(of_anybody).encode()).hexdigest()
 
 
 def _ended(since: datetime | None) -> set[str]:

@@ -27,5 +27,4 @@ class BoundedScheduler(PersistentScheduler):  # type: ignore[misc]
         return super().apply_async(entry, producer=producer, **kwargs)
 
     def waiting(self) -> int:
-        with self.app.connection_for_read() as connection:
-            return int(connection.default_channel.client.llen(QUEUE))
+        return int(self.connection.default_channel.client.llen(QUEUE))

@@ -20,7 +20,7 @@ from assignment.coordinator.resting import Looked, Rest, may_rest_on
 from assignment.scripts.group_read import Ticker
 from dashboard.coordinator.carrying import AWAY, record_of
 from dashboard.coordinator.records import OPEN
-from dashboard.live import glances
+from dashboard.live import glances, rests
 from dashboard.live import groups as live_groups
 from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
 from dashboard.records.planned import WAITING
@@ -57,8 +57,16 @@ class _Kept:
     until_ms: int
 
 
-_read = msgspec.json.Decoder(_Kept).decode
-_known: dict[str, tuple[bytes, _Kept]] = {}  # by group: mostly it is the same again
+def _read(text: bytes) -> _Kept | None:
+    """None: it is of another version."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+_decoder = msgspec.json.Decoder(_Kept)
+_known = rests.Known(_read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +89,8 @@ class Awake:
         return self.record.name
 
 
-def everybodys(name: str) -> bool:
-    return True
+def all_of(names: Collection[str]) -> Collection[str]:
+    return names
 
 
 class Found(NamedTuple):
@@ -97,42 +105,46 @@ class Found(NamedTuple):
 
 def awake(
     ticker: Ticker,
-    is_mine: Callable[[str], bool] = everybodys,
+    share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Found:
     """Groups of one's share to look at now. Raises StoreUnavailable."""
     rows, asking = _rows()
-    away = glances.away(filter(is_mine, rows))
-    mine = {name: row for name, row in rows.items() if is_mine(name) and name not in away}
-    stored = glances.kept()
+    mine = share_of(rows.keys())
+    away, kept = glances.away(mine), _known.all()
     # What is away is looked at when it is back.
-    glances.forget((stored.keys() - rows.keys()) | (stored.keys() & away))
-    kept = _all_kept({name: text for name, text in stored.items() if name in mine})
-    some = _Some(mine, kept, asking, len(rows), ticker)
+    rests.forget((kept.keys() - rows.keys()) | (kept.keys() & away))
+    mine = mine if not away else [name for name in mine if name not in away]
+    some = _Some(mine, rows, kept, asking, ticker)
     return Found(some.awake(in_order), rows.keys(), away)
 
 
 def awake_one(name: str, ticker: Ticker) -> list[Awake]:
     """The same, of this group alone: one or none. `ticker`: of whoever ticked last."""
     rows, asking = _rows(name)
-    kept = _all_kept(glances.kept_of(name))
-    some = _Some(rows, kept, asking, len(live_groups.known_groups()), ticker)
+    text = rests.kept_of(name)
+    found = None if text is None else _read(text)
+    kept = {} if found is None else {name: found}
+    some = _Some(rows.keys(), rows, kept, asking, ticker, len(live_groups.known_groups()))
     return list(some.awake(list))
 
 
 class _Some(NamedTuple):
-    """Groups, and what says which of them do not rest. `groups`: how many there are in all."""
+    """Groups, and what says which of them do not rest. `groups`: how many there are in all, of
+    which `rows` may be one.
+    """
 
+    names: Collection[str]
     rows: Mapping[str, _Row]
     kept: Mapping[str, _Kept]
     asking: Collection[int]
-    groups: int
     ticker: Ticker
+    groups: int = 0
 
     def awake(self, in_order: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Awake]:
         """Which they are is known by now; each is read when it is asked for."""
-        rows, kept, before = self.rows, self.kept, self._resting()
-        due = [n for n in rows if n not in before or kept[n].until_ms <= self.ticker.seen_ms]
+        kept, before, now_ms = self.kept, self._resting(), self.ticker.seen_ms
+        due = [n for n in self.names if n not in before or kept[n].until_ms <= now_ms]
         return self._read(in_order(due), before)
 
     def _read(self, names: Sequence[str], before: Mapping[str, Rest]) -> Iterator[Awake]:
@@ -145,19 +157,19 @@ class _Some(NamedTuple):
                 before=before.get(name),
                 is_asked=row.digest is None or row.pk in self.asking,
                 is_kept=name in self.kept,
-                groups=self.groups,
+                groups=self.groups or len(self.rows),
                 ticker=self.ticker,
             )
 
     def _resting(self) -> dict[str, Rest]:
         """Of those that would rest on."""
-        same = {
-            name: self.kept[name].rest
-            for name, row in self.rows.items()
-            if name in self.kept
-            and row.pk not in self.asking
-            and row.digest in (None, self.kept[name].digest)
-        }
+        rows, kept, same = self.rows, self.kept, dict[str, Rest]()
+        for name in self.names:
+            if (one := kept.get(name)) is None:
+                continue
+            row = rows[name]
+            if row.digest in (None, one.digest) and row.pk not in self.asking:
+                same[name] = one.rest
         found = glances.glances(same)
         away = self.ticker.away
         return {n: same[n] for n, glance in found.items() if may_rest_on(same[n], glance, away)}
@@ -166,7 +178,7 @@ class _Some(NamedTuple):
 def begin(one: Awake) -> None:
     """What was kept is not valid any more."""
     if one.is_kept:
-        glances.forget([one.name])
+        rests.forget([one.name])
 
 
 def keep(one: Awake, looked: Looked, took_s: float) -> None:
@@ -178,15 +190,15 @@ def keep(one: Awake, looked: Looked, took_s: float) -> None:
     if rest is not None and one.digest is not None:
         until_ms = rest.looked_ms + _period_ms(one.name, took_s, one.groups)
         kept = _Kept(rest=rest, digest=one.digest, until_ms=until_ms)
-        glances.keep(one.name, msgspec.json.encode(kept))
+        rests.keep(one.name, msgspec.json.encode(kept))
 
 
 def quiet() -> dict[str, int]:
     """Groups that rest and have no members -> the moment of the look after which they do. Raises
     StoreUnavailable.
     """
-    rests = ((name, kept.rest) for name, kept in _all_kept(glances.kept()).items())
-    return {name: rest.looked_ms for name, rest in rests if not rest.patience_ms}
+    found = ((name, kept.rest) for name, kept in _known.all().items())
+    return {name: rest.looked_ms for name, rest in found if not rest.patience_ms}
 
 
 def _period_ms(name: str, took_s: float, groups: int) -> int:
@@ -194,19 +206,6 @@ def _period_ms(name: str, took_s: float, groups: int) -> int:
     period_ms = took_s * 1_000 * groups / UNASKED_SHARE
     spread = 0.5 + crc32(name.encode()) / 2**33
     return round(min(max(period_ms, UNASKED_LEAST_MS), UNASKED_MOST_MS) * spread)
-
-
-def _all_kept(stored: Mapping[str, bytes]) -> dict[str, _Kept]:
-    """What cannot be read any more is of another version."""
-    for name in [name for name in _known if name not in stored]:
-        del _known[name]
-    for name, text in stored.items():
-        if name not in _known or _known[name][0] != text:
-            try:
-                _known[name] = text, _read(text)
-            except msgspec.MsgspecError:
-                _known.pop(name, None)
-    return {name: kept for name, (_, kept) in _known.items()}
 
 
 # --- the database ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ on it: what a look changes is fenced by epochs in Redis, and by transactions in 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import replace
 
 from assignment.coordinator import rebalance as rebalancing
@@ -107,17 +107,17 @@ class Round:
     def __init__(
         self,
         said: Callable[[], queue.Share],
-        is_mine: Callable[[str], bool] = resting.everybodys,
+        share_of: Callable[[Collection[str]], Collection[str]] = resting.all_of,
         give: Callable[[Awake], bool | None] | None = None,
         line: Line | None = None,
         until_s: float = math.inf,
     ) -> None:
-        self._said, self._is_mine, self._give = said, is_mine, give or look_at
+        self._said, self._share_of, self._give = said, share_of, give or look_at
         self._line, self._until_s = line or Line(), until_s
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        found = resting.awake(self._said().ticker, self._is_mine, self._line.in_order)
+        found = resting.awake(self._said().ticker, self._share_of, self._line.in_order)
         health.note_failing(found.away)
         done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,15 +118,17 @@ class Ticker:
         try:
             self._take_leave()
             until_s = self._moved_s + TICK_S
-            Round(self._said, self._is_mine, self._give, self._line, until_s).run()
+            Round(self._said, self._share_of, self._give, self._line, until_s).run()
         except StoreUnavailable as error:
             log.warning("no tick: %s", error)
         except Exception:  # the top of a loop
             log.exception("no tick")
 
-    def _is_mine(self, group: str) -> bool:
+    def _share_of(self, groups: Collection[str]) -> Collection[str]:
         living = self._said().living
-        return living == (self.name,) or ticker_of(group, living) == self.name
+        if living == (self.name,):
+            return groups
+        return [group for group in groups if ticker_of(group, living) == self.name]
 
     def _give(self, one: Awake) -> bool | None:
         """Whether a look at it was done meanwhile; None: all that look are at others for long."""

@@ -1,4 +1,4 @@
-"""What is read each second of groups that rest, and what is kept of those (coordinator/resting.py).
+"""What is read each second of groups that rest (coordinator/resting.py).
 
 A glance is few commands a group, all groups in one pipeline, packed by hiredis: the client's own
 costs four times as much. It writes nothing.
@@ -18,7 +18,6 @@ from dashboard.live.connection import (
     StoreUnavailable,
     client_at,
     ms_of,
-    own_key,
     reaching_redis,
     sync_client,
 )
@@ -31,30 +30,6 @@ PACKED_MAX = 20_000  # groups, of some hundred bytes each
 
 log = logging.getLogger(__name__)
 Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
-
-
-def kept() -> dict[str, bytes]:
-    """Group -> what was kept of its last look."""
-    return {name.decode(): value for name, value in sync_client().hgetall(_key()).items()}
-
-
-def kept_of(group: str) -> dict[str, bytes]:
-    """The same, of one."""
-    found = sync_client().hget(_key(), group)
-    return {} if found is None else {group: found}
-
-
-def keep(group: str, rest: bytes) -> None:
-    sync_client().hset(_key(), group, rest)
-
-
-def forget(groups: Collection[str]) -> None:
-    if groups:
-        sync_client().hdel(_key(), *groups)
-
-
-def _key() -> str:
-    return own_key("rests")
 
 
 def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:

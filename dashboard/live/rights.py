@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 import redis
@@ -26,6 +26,7 @@ from dashboard.live.connection import (
     StoreUnavailable,
     client_at,
     clients,
+    ms_of,
     own_key,
     sync_client,
 )
@@ -33,7 +34,8 @@ from dashboard.live.scripts import script
 
 READ_ONLY_SINCE = 7  # keys that may only be read
 AT_ONCE = 500  # users of one trip
-NOTED, USERS = "rights", "users"  # what came of it; the names that we made
+# What came of it; the last comparison; the names that we made.
+NOTED, COMPARED, USERS = "rights", "rights_compared", "users"
 REPLICA_TIMEOUT_S = 1.0  # it is a net: whoever does not answer gets it with a later look
 
 log = logging.getLogger(__name__)
@@ -73,15 +75,28 @@ Users = Mapping[str, Callable[[], Rights]]  # by name
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`run`: of which servers, since which start, with which replicas."""
+    """`run`: of which servers, since which start, with which replicas. `now_ms`: by the latest of
+    their clocks.
+    """
 
     run: str
+    now_ms: int
     server: Server
     missing: tuple[str, ...]  # scripts that are not loaded on every primary
     replicas: tuple[tuple[str, int], ...]
     refused: str = ""  # how it said that we may load no scripts: no user could run any
     primaries: tuple[Any, ...] = ()  # clients of those that answer: of a cluster several
     away: tuple[str, ...] = ()  # host:port of the others
+
+
+class Compared(NamedTuple):
+    """The last comparison, whichever process made it. `run`: of which servers and which rules;
+    `is_whole`: all of them answered. `at_ms` as `Found.now_ms`.
+    """
+
+    run: str = ""
+    is_whole: bool = True
+    at_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -120,6 +135,7 @@ def look() -> Found:
         raise why
     return Found(
         run=" ".join(one.run for one in found),
+        now_ms=max(one.now_ms for one in found),
         server=min((one.server for one in found), key=lambda server: server.reads_only),
         missing=tuple(sorted({name for one in found for name in one.missing})),
         replicas=tuple(sorted({replica for one in found for replica in one.replicas})),
@@ -133,10 +149,10 @@ def _look(client: Any) -> Found:
     names = lua.names()
     pipe = client.pipeline()
     pipe.info("server").info("replication")
-    pipe.execute_command("SCRIPT EXISTS", *(script(name).sha for name in names))
-    server, replication, there = pipe.execute(raise_on_error=False)
+    pipe.execute_command("SCRIPT EXISTS", *(script(name).sha for name in names)).time()
+    server, replication, there, now = pipe.execute(raise_on_error=False)
     refused = ""
-    for answer in (server, replication):
+    for answer in (server, replication, now):
         if isinstance(answer, redis.ResponseError):
             raise StoreUnavailable(f"Redis does not say who it is: {answer}") from answer
     if isinstance(there, redis.ResponseError):
@@ -145,6 +161,7 @@ def _look(client: Any) -> Found:
     identity = (server["run_id"], replication["master_replid"], *replicas)
     return Found(
         run=" ".join(map(str, identity)),
+        now_ms=ms_of(*now),
         server=_server(server),
         missing=tuple(n for n, known in zip(names, there, strict=True) if not known),
         replicas=replicas,
@@ -270,6 +287,18 @@ def _broker_rights(on: Server) -> Rights:
 
 def _set_user(name: str, rights: Rights) -> Sequence[str]:
     return ("ACL", "SETUSER", name, "reset", "on", f"#{rights.digest}", *rights.rules)
+
+
+def compared() -> Compared:
+    """Raises StoreUnavailable."""
+    run, is_whole, at_ms = sync_client().hmget(own_key(COMPARED), *Compared._fields)
+    return Compared(_text(run), is_whole == b"1", int(at_ms)) if at_ms else Compared()
+
+
+def note_compared(done: Compared) -> None:
+    """Raises StoreUnavailable."""
+    values = {**done._asdict(), "is_whole": int(done.is_whole)}
+    sync_client().hset(own_key(COMPARED), mapping=values)
 
 
 def note(done: Put) -> None:

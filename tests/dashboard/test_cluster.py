@@ -92,7 +92,7 @@ def test_groups_on_all_nodes_are_ticked_rested_and_shown(cluster: Cluster, group
     for group in made:
         assert owners(group) == dict.fromkeys(range(4), "a")
         assert watching.snapshot(group.name, whole=True).numbers.owned == 4
-    rests = {name: one.rest for name, one in coordinator.resting._all_kept(glances.kept()).items()}
+    rests = {name: one.rest for name, one in coordinator.resting._known.all().items()}
     assert glances.glances(rests).keys() == rests.keys()
     assert health.look().version
 

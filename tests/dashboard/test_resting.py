@@ -183,7 +183,7 @@ def test_of_groups_whose_keys_are_damaged_nothing_is_taken_from_the_others_answe
 ) -> None:
     others = [make_group(f"{group_name}-{n}").name for n in range(3)]
     rests()
-    kept = {name: one.rest for name, one in resting._all_kept(glances.kept()).items()}
+    kept = {name: one.rest for name, one in resting._known.all().items()}
     store.delete(GroupKeys(others[1]).meta)
     store.set(GroupKeys(others[1]).meta, "no hash")
     found = glances.glances(kept)

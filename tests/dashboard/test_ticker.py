@@ -254,7 +254,7 @@ def test_no_two_tickers_look_at_one_group_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Although both take all groups for theirs, as while they disagree on who lives."""
-    monkeypatch.setattr(Ticker, "_is_mine", lambda self, group: True)
+    monkeypatch.setattr(Ticker, "_share_of", lambda self, groups: groups)
     names = [busy(f"{group_name}-{n}").name for n in range(3)]
     looks.held[names[0]] = threading.Event()
     looks.begun.clear()
