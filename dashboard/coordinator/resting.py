@@ -17,7 +17,7 @@ from django.db.models.functions import Cast
 
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.resting import Looked, Rest, may_rest_on
-from assignment.scripts.group_read import Ticker
+from assignment.scripts.group_read import Gap, Ticker
 from dashboard.coordinator.carrying import AWAY, record_of
 from dashboard.coordinator.records import OPEN
 from dashboard.live import glances, rests
@@ -36,6 +36,8 @@ COLUMNS = (
     *("incarnation", "coordination", "mode_incarnation", "mode_epoch", "pause_version"),
     *("scale_downs_version", "settings_text"),
 )  # by which a tick decides
+
+Resting = Callable[[Mapping[str, Rest], Gap], Set[str]]
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,12 @@ def all_of(names: Collection[str]) -> Collection[str]:
     return names
 
 
+def resting(rests: Mapping[str, Rest], away: Gap) -> Set[str]:
+    """Those that rest on, all asked. As `glances.Watch.resting`, which remembers."""
+    found = glances.glances(rests)
+    return {name for name, glance in found.items() if may_rest_on(rests[name], glance, away)}
+
+
 class Found(NamedTuple):
     """`awake`: of the share; each is read when it is asked for. `groups`: all that there are.
     `away`: of the share, whose node of a Redis Cluster does not answer.
@@ -107,6 +115,7 @@ def awake(
     ticker: Ticker,
     share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
+    resting: Resting = resting,
 ) -> Found:
     """Groups of one's share to look at now. Raises StoreUnavailable."""
     rows, asking = _rows()
@@ -115,7 +124,7 @@ def awake(
     # What is away is looked at when it is back.
     rests.forget((kept.keys() - rows.keys()) | (kept.keys() & away))
     mine = mine if not away else [name for name in mine if name not in away]
-    some = _Some(mine, rows, kept, asking, ticker)
+    some = _Some(mine, rows, kept, asking, ticker, resting)
     return Found(some.awake(in_order), rows.keys(), away)
 
 
@@ -125,7 +134,8 @@ def awake_one(name: str, ticker: Ticker) -> list[Awake]:
     text = rests.kept_of(name)
     found = None if text is None else _read(text)
     kept = {} if found is None else {name: found}
-    some = _Some(rows.keys(), rows, kept, asking, ticker, len(live_groups.known_groups()))
+    of_all = len(live_groups.known_groups())
+    some = _Some(rows.keys(), rows, kept, asking, ticker, resting, of_all)
     return list(some.awake(list))
 
 
@@ -139,6 +149,7 @@ class _Some(NamedTuple):
     kept: Mapping[str, _Kept]
     asking: Collection[int]
     ticker: Ticker
+    resting: Resting
     groups: int = 0
 
     def awake(self, in_order: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Awake]:
@@ -170,9 +181,8 @@ class _Some(NamedTuple):
             row = rows[name]
             if row.digest in (None, one.digest) and row.pk not in self.asking:
                 same[name] = one.rest
-        found = glances.glances(same)
-        away = self.ticker.away
-        return {n: same[n] for n, glance in found.items() if may_rest_on(same[n], glance, away)}
+        still = self.resting(same, self.ticker.away)
+        return {name: rest for name, rest in same.items() if name in still}
 
 
 def begin(one: Awake) -> None:

@@ -64,12 +64,13 @@ class Said:
 
 
 class Line:
-    """Groups that wait for a look, from round to round. First comes who was not looked at for
-    longest: that is who rested until now, of which a member may just have died, rather than who
-    waits for others and is looked at again and again.
+    """From round to round: what says which groups rest, and which wait for a look. First comes who
+    was not looked at for longest: that is who rested until now, of which a member may just have
+    died, rather than who waits for others and is looked at again and again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, resting: resting.Resting = resting.resting) -> None:
+        self.resting = resting
         self._looked_s: dict[str, float] = {}  # when that began the last time, by group; monotonic
         self._since_s: dict[str, float] = {}  # of those that wait
         self._told_s = time.monotonic()
@@ -117,7 +118,8 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        found = resting.awake(self._said().ticker, self._share_of, self._line.in_order)
+        ticker, line = self._said().ticker, self._line
+        found = resting.awake(ticker, self._share_of, line.in_order, line.resting)
         health.note_failing(found.away)
         done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()

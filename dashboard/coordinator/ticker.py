@@ -30,7 +30,7 @@ from dashboard import garbage
 from dashboard.coordinator.carrying import want_look
 from dashboard.coordinator.resting import ROWS_MAX, Awake
 from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
-from dashboard.live import health, queue
+from dashboard.live import glances, health, queue
 from dashboard.live.connection import StoreUnavailable
 
 TICK_S = 1.0
@@ -65,7 +65,7 @@ class Ticker:
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
         self._slow: dict[str, _Slow] = {}
         self._heavy: dict[str, float] = {}  # group -> when that was found
-        self._line = Line()
+        self._line = Line(glances.Watch().resting)
         self._moved_s = time.monotonic()
 
     def run(self) -> None:

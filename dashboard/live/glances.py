@@ -1,32 +1,37 @@
 """What is read each second of groups that rest (coordinator/resting.py).
 
 A glance is few commands a group, all groups in one pipeline, packed by hiredis: the client's own
-costs four times as much. It writes nothing.
+costs four times as much. It writes nothing. A group at which there was a glance is left alone until
+the server says that what was read of it changed (live/tracked.py), or its next moment comes.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from hiredis import pack_command
 
-from assignment.coordinator.resting import Glance, Rest
+from assignment.coordinator.resting import Glance, Rest, may_rest_on
 from assignment.scripts.glance import COUNTED, applied_of, counted_of, run_id_of
+from assignment.scripts.group_read import Gap
 from assignment.wire import GroupKeys
 from dashboard.live.connection import (
     StoreUnavailable,
     client_at,
     ms_of,
-    reaching_redis,
     sync_client,
 )
 from dashboard.live.deadline import within
 from dashboard.live.nodes import cluster
+from dashboard.live.tracked import Tracked
 
 AT_ONCE = 500  # groups whose commands are on their way
-
 PACKED_MAX = 20_000  # groups, of some hundred bytes each
+KEYS_MAX = 2 * PACKED_MAX
+ENDS_READ_MS = 4_000  # a lock may be renewed for less time than it had
+ALL_READ_MS = 20_000
 
 log = logging.getLogger(__name__)
 Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
@@ -36,15 +41,108 @@ def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:
     """Without groups of which Redis holds something else. Raises StoreUnavailable."""
     found: dict[str, Glance] = {}
     for client, names in _by_server(rests).items():
-        with _Connection(client) as connection:
-            for first in range(0, len(names), AT_ONCE):
-                some = names[first : first + AT_ONCE]
-                asked = [_asked(name, rests[name]) for name in some]
-                answers, of_server = connection.exchanged(asked)
-                for name, of_group in zip(some, answers, strict=True):
-                    if of_group is not None:
-                        found[name] = _glance(name, rests[name], of_group, of_server)
+        found |= _Reading(client, Tracked(client)).glances({name: rests[name] for name in names})
     return found
+
+
+class Watch:
+    """Of groups that rest, from one tick to the next."""
+
+    def __init__(self) -> None:
+        self._servers: dict[Any, _Watched] = {}
+
+    def resting(self, rests: Mapping[str, Rest], away: Gap) -> Set[str]:
+        """Those of them that rest on. `away`: when nobody ticked the last time. Raises
+        StoreUnavailable.
+        """
+        by_server = _by_server(rests)
+        for client in self._servers.keys() - by_server.keys():
+            self._servers.pop(client).close()
+        found = set[str]()
+        for client, names in by_server.items():
+            if client not in self._servers:
+                self._servers[client] = _Watched(client)
+            of_server = rests if len(by_server) == 1 else {name: rests[name] for name in names}
+            found |= self._servers[client].resting(of_server, away)
+        return found
+
+
+class _Still(NamedTuple):
+    """A group that rests by `rest`, as was seen at the last glance. `until_ms`: then it is to be
+    looked at again, whether or not the server tells of a change.
+    """
+
+    rest: Rest
+    until_ms: int
+
+
+class _Watched:
+    """Groups of one server."""
+
+    def __init__(self, client: Any) -> None:
+        self._tracked = Tracked(client)
+        self._reading = _Reading(client, self._tracked)
+        self._still: dict[str, _Still] = {}
+        self._group_of: dict[bytes, str] = {}  # key that was read -> its group
+        self._before = _OfServer(0, ""), Gap(0, 0)
+
+    def close(self) -> None:
+        self._tracked.close()
+
+    def resting(self, rests: Mapping[str, Rest], away: Gap) -> Set[str]:
+        self._forget(self._reading.of_server(), away)
+        asked, (now, _), still = dict[str, Rest](), self._before, self._still
+        for name, rest in rests.items():
+            one = still.get(name)
+            if one is None or one.rest is not rest or now.now_ms >= one.until_ms:
+                asked[name] = rest
+        if asked:
+            self._glance(asked, away)
+        if len(still) > len(rests):
+            for name in still.keys() - rests.keys():
+                del still[name]
+        return still.keys() & rests.keys() if len(still) != len(rests) else still.keys()
+
+    def _forget(self, now: "_OfServer", away: Gap) -> None:
+        """What is not known any more."""
+        changed, (before, away_before) = self._tracked.changed(), self._before
+        is_same = now.run_id == before.run_id and now.now_ms >= before.now_ms
+        self._before = now, away
+        if changed is None or not is_same or away != away_before:
+            self._still.clear()
+            return
+        for key in changed:
+            self._still.pop(self._group_of.get(key, ""), None)
+
+    def _glance(self, asked: Mapping[str, Rest], away: Gap) -> None:
+        found = self._reading.glances(asked)
+        for name, rest in asked.items():
+            glance = found.get(name)
+            if glance is None or not may_rest_on(rest, glance, away):
+                self._still.pop(name, None)
+                continue
+            self._still[name] = _Still(rest, _until_ms(name, rest, glance))
+            keys = GroupKeys(name)
+            self._group_of[keys.meta.encode()] = name
+            if rest.awaited:
+                self._group_of[keys.applied.encode()] = name
+        if len(self._group_of) > KEYS_MAX:
+            self._group_of = {k: n for k, n in self._group_of.items() if n in self._still}
+
+
+def _until_ms(name: str, rest: Rest, glance: Glance) -> int:
+    """Of its moments that come by themselves the first. Only what can change without a word, its
+    locks' ends, is read sooner, and all now and then: whoever lost a word of the server's loses
+    some seconds. Spread, so that they do not all come at once.
+    """
+    spread = 0.5 + crc32(name.encode()) / 2**33
+    most_ms = ENDS_READ_MS if glance.next_end_ms is not None else ALL_READ_MS
+    moments = [rest.due_ms, glance.now_ms + round(most_ms * spread)]
+    if glance.next_end_ms is not None:
+        moments.append(glance.next_end_ms)
+    if rest.patience_ms and glance.oldest_beat_ms is not None:
+        moments.append(glance.oldest_beat_ms + rest.patience_ms + 1)
+    return min(moments)
 
 
 def away(groups: Iterable[str]) -> frozenset[str]:
@@ -98,20 +196,21 @@ def _pack(*commands: Command) -> _Packed:
 _OF_SERVER = _pack(("INFO", "server"), ("INFO", "replication"), ("TIME",))
 
 
-def _asked(name: str, rest: Rest) -> _Packed:
-    return _of_group(name, bool(rest.patience_ms), rest.awaited)
-
-
 @lru_cache(PACKED_MAX)
-def _of_group(name: str, has_members: bool, awaited: tuple[str, ...]) -> _Packed:
-    """The same each second."""
+def _told_of(name: str, awaited: tuple[str, ...]) -> _Packed:
+    """Keys of which the server says when they change. The same each time."""
     keys = GroupKeys(name)
     found: list[Command] = [("HMGET", keys.meta, *COUNTED)]
-    if has_members:
-        found += [("ZRANGE", key, "0", "0", "WITHSCORES") for key in (keys.beats, keys.ends)]
     if awaited:
         found.append(("HMGET", keys.applied, *awaited))
     return _pack(*found)
+
+
+@lru_cache(PACKED_MAX)
+def _moments_of(name: str) -> _Packed:
+    """Keys that each heartbeat changes."""
+    keys = GroupKeys(name)
+    return _pack(*(("ZRANGE", key, "0", "0", "WITHSCORES") for key in (keys.beats, keys.ends)))
 
 
 _counted: dict[str, tuple[list[bytes | None], str]] = {}  # by group: mostly it is the same again
@@ -127,14 +226,11 @@ def _counted_of(name: str, values: list[bytes | None]) -> str:
     return text
 
 
-def _glance(name: str, rest: Rest, answers: list[Any], of_server: "_OfServer") -> Glance:
-    counted = _counted_of(name, answers[0])
-    if len(answers) == 1:
-        return Glance(of_server.now_ms, of_server.run_id, counted)
-    more = answers[1:]
-    applied = applied_of(more.pop()) if rest.awaited else ""
-    beat_ms, end_ms = map(_first, more) if more else (None, None)
-    return Glance(of_server.now_ms, of_server.run_id, counted, beat_ms, end_ms, applied)
+def _glance(name: str, rest: Rest, told: list[Any], moments: list[Any], now: "_OfServer") -> Glance:
+    counted = _counted_of(name, told[0])
+    applied = applied_of(told[1]) if rest.awaited else ""
+    beat_ms, end_ms = map(_first, moments) if moments else (None, None)
+    return Glance(now.now_ms, now.run_id, counted, beat_ms, end_ms, applied)
 
 
 def _first(scored: Sequence[bytes]) -> int | None:
@@ -146,37 +242,52 @@ class _OfServer(NamedTuple):
     run_id: str
 
 
-class _Connection:
-    """One of a client's pool, for packed commands."""
+class _Reading:
+    """Of one server: what it tells of over `tracked`, the rest over connections of the pool."""
 
-    def __init__(self, client: Any) -> None:
-        self._pool, self._url = client.connection_pool, client.url
+    def __init__(self, client: Any, tracked: Tracked) -> None:
+        self._tracked, self._others = tracked, Tracked(client)
 
-    def __enter__(self) -> "_Connection":
-        with reaching_redis(self._url):
-            self._connection = self._pool.get_connection()
-        return self
+    def of_server(self) -> _OfServer:
+        answers = self._others.read(_OF_SERVER.commands, _OF_SERVER.replies)
+        server, replication, now = map(_sound, answers)
+        return _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))
 
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is not None:  # answers that nobody read must not meet the next command
-            self._connection.disconnect()
-        self._pool.release(self._connection)
+    def glances(self, rests: Mapping[str, Rest]) -> dict[str, Glance]:
+        """The moment of each is after everything that was read of it."""
+        found: dict[str, Glance] = {}
+        names = list(rests)
+        for first in range(0, len(names), AT_ONCE):
+            some = {name: rests[name] for name in names[first : first + AT_ONCE]}
+            told = _read(self._tracked, {n: _told_of(n, r.awaited) for n, r in some.items()})
+            of_members = {n: _moments_of(n) for n, rest in some.items() if rest.patience_ms}
+            moments = _read(self._others, of_members)
+            now = self.of_server()
+            for name, rest in some.items():
+                of_group, of_beats = told[name], moments.get(name, ())
+                if of_group is not None and of_beats is not None:
+                    found[name] = _glance(name, rest, of_group, list(of_beats), now)
+        return found
 
-    def exchanged(self, asked: Sequence[_Packed]) -> tuple[list[list[Any] | None], _OfServer]:
-        """The answers to each, None where one is an error; and the moment after them."""
-        packed = b"".join([*(one.commands for one in asked), _OF_SERVER.commands])
-        with reaching_redis(self._url):
-            self._connection.send_packed_command([packed], check_health=False)
-            found = self._connection.read_responses(sum(one.replies for one in asked))
-            server, replication, now = (
-                self._connection.read_response() for _ in range(_OF_SERVER.replies)
-            )
-        has_errors = any([isinstance(answer, Exception) for answer in found])
-        answers: list[list[Any] | None] = []
-        first = 0
-        for one in asked:
-            of_group = found[first : first + one.replies]
-            first += one.replies
-            is_bad = has_errors and any(isinstance(answer, Exception) for answer in of_group)
-            answers.append(None if is_bad else of_group)
-        return answers, _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))
+
+def _read(over: Tracked, asked: Mapping[str, _Packed]) -> dict[str, list[Any] | None]:
+    """The answers to each, None where one is an error."""
+    if not asked:
+        return {}
+    packed = b"".join([one.commands for one in asked.values()])
+    found = over.read(packed, sum(one.replies for one in asked.values()))
+    has_errors = any([isinstance(answer, Exception) for answer in found])
+    answers: dict[str, list[Any] | None] = {}
+    first = 0
+    for name, one in asked.items():
+        of_group = found[first : first + one.replies]
+        first += one.replies
+        is_bad = has_errors and any(isinstance(answer, Exception) for answer in of_group)
+        answers[name] = None if is_bad else of_group
+    return answers
+
+
+def _sound(answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise StoreUnavailable(f"Redis does not say who it is: {answer}") from answer
+    return answer

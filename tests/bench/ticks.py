@@ -4,7 +4,10 @@ tick_quiet_100k_ms: of a group whose partitions are all owned. tick_empty_ms: of
 without members. Both after the looks that come first, over some ticks in a row.
 """
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.bench import apart
@@ -17,6 +20,7 @@ FIGURES = (
 PARTITIONS, GROUPS = 100_000, 5_000
 TICKS = 10
 SETTLE_MAX = 20  # ticks until the groups rest
+SIGN_S = 0.5
 PROGRAM = "from tests.bench import ticks; ticks.{}({})"
 
 
@@ -58,16 +62,41 @@ def settled_ms() -> float:
     """A tick's, once there is nothing to do."""
     from dashboard import coordinator
 
-    for _ in range(SETTLE_MAX):
-        looked_at = coordinator.tick()
-        apart.progress(f"{looked_at} groups looked at")
-        coordinator.keep_history()
-        if not looked_at:
-            break
+    with _living():
+        for _ in range(SETTLE_MAX):
+            looked_at = coordinator.tick()
+            apart.progress(f"{looked_at} groups looked at")
+            coordinator.keep_history()
+            if not looked_at:
+                break
+        else:
+            raise apart.NotMeasured(f"after {SETTLE_MAX} ticks {looked_at} groups do not rest")
     began_ms = _cpu_ms()
     for _ in range(TICKS):
         coordinator.tick()
     return round((_cpu_ms() - began_ms) / TICKS, 1)
+
+
+@contextmanager
+def _living() -> Iterator[None]:
+    """Signs of life each second, as a ticker gives them however long a look takes: after three
+    without one every group is looked at anew.
+    """
+    from dashboard.live import queue
+
+    ended = threading.Event()
+
+    def live() -> None:
+        while not ended.wait(SIGN_S):
+            queue.ticker_lives()
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _cpu_ms() -> float:

@@ -1,0 +1,184 @@
+"""Groups that rest are asked for again when the server says that they changed, on a real Redis."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from assignment.coordinator.resting import NEVER_MS, Rest
+from assignment.scripts.group_read import Gap
+from assignment.wire import GroupKeys
+from dashboard.demo.embedded_redis import EmbeddedRedis
+from dashboard.live import glances, tracked
+from dashboard.live.connection import sync_client
+from dashboard.live.glances import Watch
+from tests.conftest import redis_62_binary
+from tests.dashboard.conftest import Point
+
+NEVER = Gap(0, 0)
+NAMES = ("a", "b", "c")
+
+
+class Asked:
+    """Which groups a glance was at, of `watch`."""
+
+    def __init__(self, watch: Watch, rests: dict[str, Rest], patch: pytest.MonkeyPatch) -> None:
+        self.watch, self.rests, self.names = watch, rests, list[str]()
+        found = glances._Reading.glances
+
+        def noted(reading: Any, of: Any) -> Any:
+            self.names += of
+            return found(reading, of)
+
+        patch.setattr(glances._Reading, "glances", noted)
+
+    def tick(self, away: Gap = NEVER) -> tuple[set[str], set[str]]:
+        """Those that rest on, and those that were asked for."""
+        self.names.clear()
+        resting = set(self.watch.resting(self.rests, away))
+        return resting, set(self.names)
+
+
+@pytest.fixture
+def own(own_redis: EmbeddedRedis, point_at: Point) -> Iterator[Any]:
+    point_at(own_redis.url)
+    yield sync_client()
+    sync_client().close()
+
+
+def rests_of(names: tuple[str, ...], **more: Any) -> dict[str, Rest]:
+    sound = {name: Rest(looked_ms=1, run_id="", counted="", **more) for name in names}
+    found = glances.glances(sound)
+    return {
+        name: Rest(looked_ms=1, run_id=one.run_id, counted=one.counted, **more)
+        for name, one in found.items()
+    }
+
+
+@pytest.fixture
+def asked(own: Any, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    for name in NAMES:
+        own.hset(GroupKeys(name).meta, "group_epoch", 1)
+    one = Asked(Watch(), rests_of(NAMES), monkeypatch)
+    assert one.tick() == (set(NAMES), set(NAMES)), "the connection is new"
+    assert one.tick() == (set(NAMES), set()), "nobody said that anything changed"
+    return one
+
+
+def test_only_who_changed_is_asked_for(asked: Asked, own: Any) -> None:
+    own.hset(GroupKeys("b").meta, "group_epoch", 2)
+    assert asked.tick() == ({"a", "c"}, {"b"})
+    assert asked.tick() == ({"a", "c"}, {"b"}), "it does not rest"
+    own.hset(GroupKeys("b").meta, "group_epoch", 1)
+    assert asked.tick() == (set(NAMES), {"b"})
+    own.hset(GroupKeys("b").meta, "group_epoch", 3)
+    assert asked.tick() == ({"a", "c"}, {"b"}), "it is told of again"
+
+
+def test_thousands_that_change_at_once_are_all_told_of(own: Any, monkeypatch: Any) -> None:
+    names = tuple(f"g{n}" for n in range(3_000))
+    pipe = own.pipeline()
+    for name in names:
+        pipe.hset(GroupKeys(name).meta, "group_epoch", 1)
+    pipe.execute()
+    asked = Asked(Watch(), rests_of(names), monkeypatch)
+    for _ in range(3):
+        resting, at = asked.tick()
+    assert resting == set(names) and not at
+    for name in names:
+        pipe.hset(GroupKeys(name).meta, "group_epoch", 2)
+    pipe.execute()
+    assert asked.tick() == (set(), set(names))
+
+
+def test_a_key_that_goes_is_a_change(asked: Asked, own: Any) -> None:
+    own.delete(GroupKeys("a").meta)
+    assert asked.tick() == ({"b", "c"}, {"a"})
+    own.flushall()  # is told as one word for all keys
+    assert asked.tick() == (set(), set(NAMES))
+
+
+@pytest.mark.parametrize("lose", ["CLIENT KILL TYPE normal SKIPME yes", "CLIENT TRACKING OFF"])
+def test_where_the_server_has_forgotten_what_was_read_all_are_asked_for(
+    asked: Asked, own: Any, lose: str
+) -> None:
+    [server] = asked.watch._servers.values()
+    if "TRACKING" in lose:
+        server._tracked._exchanged([tuple(lose.split())])
+    else:
+        own.execute_command(*lose.split())
+    own.hset(GroupKeys("b").meta, "group_epoch", 2)
+    for _ in range(5):
+        try:
+            found = asked.tick()
+        except Exception as error:
+            assert "does not answer" in str(error)
+        else:
+            assert found == ({"a", "c"}, set(NAMES))
+            break
+    else:
+        pytest.fail("never asked again")
+
+
+def test_after_a_restart_all_are_asked_for(asked: Asked, own_redis: EmbeddedRedis) -> None:
+    asked.watch._servers.popitem()[1].close()
+    assert asked.tick()[1] == set(NAMES)
+
+
+def test_when_nobody_ticked_all_are_asked_for(asked: Asked) -> None:
+    assert asked.tick(Gap(2, 3)) == (set(), set(NAMES))
+
+
+def test_a_moment_that_comes_by_itself_needs_no_word(
+    own: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeats write no key that is tracked."""
+    keys = GroupKeys("a")
+    own.hset(keys.meta, "group_epoch", 1)
+    seconds, more = own.time()
+    now_ms = seconds * 1000 + more // 1000
+    own.zadd(keys.beats, {"m": now_ms - 5_000})
+    asked = Asked(Watch(), rests_of(("a",), patience_ms=600_000, due_ms=NEVER_MS), monkeypatch)
+    for _ in range(3):
+        found = asked.tick()
+    assert found == ({"a"}, set())
+    own.zadd(keys.beats, {"m": now_ms - 4_000})
+    assert asked.tick() == ({"a"}, set()), "a beat is no change"
+    server = next(iter(asked.watch._servers.values()))
+    still = server._still["a"]
+    assert still.until_ms <= now_ms + 1.5 * glances.ALL_READ_MS + 60_000
+    server._still["a"] = still._replace(until_ms=0)  # it has come
+    assert asked.tick() == ({"a"}, {"a"})
+    own.zadd(keys.ends, {"m": now_ms})
+    server._still["a"] = still._replace(until_ms=0)
+    assert asked.tick() == (set(), {"a"}), "a lock ran out"
+
+
+def test_a_server_that_does_not_tell_is_asked_for_all(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, own: Any
+) -> None:
+    monkeypatch.setattr(tracked, "TRACK", ("CLIENT", "NONSENSE"))
+    watch = Asked(Watch(), asked.rests, monkeypatch)
+    for _ in range(3):
+        assert watch.tick() == (set(NAMES), set(NAMES))
+    own.hset(GroupKeys("b").meta, "group_epoch", 2)
+    assert watch.tick() == ({"a", "c"}, set(NAMES))
+
+
+def test_redis_6_2_tells_as_well(
+    own_redis: EmbeddedRedis, point_at: Point, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    server = EmbeddedRedis(tmp_path / "old", binary=redis_62_binary())
+    server.start()
+    try:
+        point_at(server.url)
+        sync_client().hset(GroupKeys("a").meta, "group_epoch", 1)
+        asked = Asked(Watch(), rests_of(("a",)), monkeypatch)
+        for _ in range(3):
+            found = asked.tick()
+        assert found == ({"a"}, set())
+        sync_client().hset(GroupKeys("a").meta, "group_epoch", 2)
+        assert asked.tick() == (set(), {"a"})
+    finally:
+        sync_client().close()
+        server.stop()
