@@ -20,6 +20,7 @@ from dashboard.records.api_answer import ApiAnswer  # noqa: F401  (as above)
 from dashboard.records.approving import ApprovalRule as ApprovalRule  # noqa: PLC0414
 from dashboard.records.attention import AttentionLimits as AttentionLimits  # noqa: PLC0414
 from dashboard.records.attention import Occurrence as Occurrence  # noqa: PLC0414
+from dashboard.records.deciding import Decided, Telling
 from dashboard.records.grants import RoleGrant  # noqa: F401  (as above)
 from dashboard.records.leaving import AtDeadline as AtDeadline  # noqa: PLC0414
 from dashboard.records.leaving import ScaleDown as ScaleDown  # noqa: PLC0414
@@ -47,7 +48,7 @@ def _choices(words: Iterable[StrEnum]) -> list[tuple[str, str]]:
     return [(word.value, word.name.capitalize()) for word in words]
 
 
-class Group(models.Model):
+class Group(Decided):
     name = models.CharField(max_length=NAME_MAX, unique=True)
     stream = models.CharField(max_length=NAME_MAX)
     partitions = models.PositiveIntegerField()
@@ -67,6 +68,8 @@ class Group(models.Model):
     pause_version = models.BigIntegerField(default=0)  # of these
     faults = models.JSONField(default=list)  # what should never be, as the last tick found it
     missed_looks = models.BigIntegerField(default=0)  # a tick's that found what nobody had marked
+
+    objects: "models.Manager[Group]" = Telling.as_manager()
 
     class Meta:
         ordering = ("name",)

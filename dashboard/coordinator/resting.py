@@ -5,7 +5,9 @@ What is kept of a look is valid whoever made it, and however old: it names all t
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,7 +24,9 @@ from dashboard.coordinator.carrying import AWAY, record_of
 from dashboard.coordinator.records import OPEN
 from dashboard.live import glances, rests
 from dashboard.live import groups as live_groups
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
+from dashboard.records import deciding
 from dashboard.records.planned import WAITING
 from dashboard.records.queries import plans
 
@@ -32,12 +36,12 @@ UNASKED_SHARE = 0.005
 UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 600_000
 AT_ONCE = 50  # rows by their keys: no more than are looked at in one go
 ROWS_MAX = 20_000  # of which the number is known, some kilobytes each
-COLUMNS = (
-    *("incarnation", "coordination", "mode_incarnation", "mode_epoch", "pause_version"),
-    *("scale_downs_version", "settings_text"),
-)  # by which a tick decides
+SETTINGS = "settings"
+COLUMNS = *(name for name in deciding.COLUMNS if name != SETTINGS), "settings_text"
+ROWS_READ_S = 10.0  # whoever writes beside the models says nothing
 
 Resting = Callable[[Mapping[str, Rest], Gap], Set[str]]
+Asking = frozenset[int]  # keys of groups
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +78,8 @@ _known = rests.Known(_read)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awake:
     """A group to look at. `group` None: the database is away. `before`: by which it would rest on;
-    None: there is reason to look. `groups`: how many there are in all.
+    None: there is reason to look. `groups`: how many there are in all. `may_fail`: as the last look
+    perhaps did.
     """
 
     record: GroupRecord
@@ -85,6 +90,7 @@ class Awake:
     is_kept: bool  # something of an earlier look
     groups: int
     ticker: Ticker
+    may_fail: bool = True
 
     @property
     def name(self) -> str:
@@ -101,6 +107,19 @@ def resting(rests: Mapping[str, Rest], away: Gap) -> Set[str]:
     return {name for name, glance in found.items() if may_rest_on(rests[name], glance, away)}
 
 
+class Known(NamedTuple):
+    """What a ticker knows from round to round: by `rows` of all groups, and by `resting` which of
+    those that rested do so still.
+    """
+
+    rows: Callable[[], tuple[Mapping[str, _Row], Asking]]
+    resting: Resting
+
+
+def remembering() -> Known:
+    return Known(Rows(), glances.Watch().resting)
+
+
 class Found(NamedTuple):
     """`awake`: of the share; each is read when it is asked for. `groups`: all that there are.
     `away`: of the share, whose node of a Redis Cluster does not answer.
@@ -115,16 +134,17 @@ def awake(
     ticker: Ticker,
     share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
-    resting: Resting = resting,
+    known: Known | None = None,
 ) -> Found:
-    """Groups of one's share to look at now. Raises StoreUnavailable."""
-    rows, asking = _rows()
+    """Groups of one's share to look at now; `known` None: all are read. Raises StoreUnavailable."""
+    known = known or Known(_rows, resting)
+    rows, asking = known.rows()
     mine = share_of(rows.keys())
     away, kept = glances.away(mine), _known.all()
     # What is away is looked at when it is back.
     rests.forget((kept.keys() - rows.keys()) | (kept.keys() & away))
     mine = mine if not away else [name for name in mine if name not in away]
-    some = _Some(mine, rows, kept, asking, ticker, resting)
+    some = _Some(mine, rows, kept, asking, ticker, known.resting)
     return Found(some.awake(in_order), rows.keys(), away)
 
 
@@ -147,7 +167,7 @@ class _Some(NamedTuple):
     names: Collection[str]
     rows: Mapping[str, _Row]
     kept: Mapping[str, _Kept]
-    asking: Collection[int]
+    asking: Asking
     ticker: Ticker
     resting: Resting
     groups: int = 0
@@ -221,12 +241,46 @@ def _period_ms(name: str, took_s: float, groups: int) -> int:
 # --- the database ---------------------------------------------------------------------------------
 
 
-def _rows(only: str | None = None) -> tuple[dict[str, _Row], frozenset[int]]:
+def connect() -> None:
+    """Of this process' changes the tickers hear."""
+    deciding.changed.connect(_note_change)
+
+
+def _note_change(**_: Any) -> None:
+    try:
+        live_groups.note_rows_changed()
+    except StoreUnavailable as error:
+        log.warning("a change of a group's row waits for its turn: %s", error)
+
+
+class Rows:
+    """Of all groups, as a ticker has them from round to round."""
+
+    def __init__(self) -> None:
+        self._found: Mapping[str, _Row] = {}
+        self._version: int | None = None  # None: they are not of the database
+        self._read_s = 0.0
+
+    def __call__(self) -> tuple[Mapping[str, _Row], Asking]:
+        """As `_rows`. Raises StoreUnavailable."""
+        version = live_groups.rows_version()
+        is_fresh = time.monotonic() - self._read_s < ROWS_READ_S
+        if version == self._version and is_fresh:
+            with suppress(*AWAY):
+                return self._found, _asking(None)
+        self._read_s = time.monotonic()
+        self._found, asking = _rows()
+        is_of_database = all(row.digest is not None for row in self._found.values())
+        self._version = version if is_of_database else None
+        return self._found, asking
+
+
+def _rows(only: str | None = None) -> tuple[dict[str, _Row], Asking]:
     """All groups or this one, and which of them have something open that a tick may have to do
     with. While the database is away, those that it had; Redis knows their settings.
     """
     try:
-        found = Group.objects.annotate(settings_text=Cast("settings", TextField()))
+        found = Group.objects.annotate(settings_text=Cast(SETTINGS, TextField()))
         if only is not None:
             found = found.filter(name=only)
         rows = {one[1]: _row(one) for one in found.values_list("pk", "name", *COLUMNS)}
@@ -249,7 +303,7 @@ def _row(columns: tuple[Any, ...]) -> _Row:
     return _Row(columns[0], columns[2], crc32(repr(columns).encode()))
 
 
-def _asking(only: Collection[int] | None) -> frozenset[int]:
+def _asking(only: Collection[int] | None) -> Asking:
     """Of these groups each tick has to do with what a person asked for, or with a plan's time. All
     such, or those of `only`.
     """

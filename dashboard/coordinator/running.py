@@ -64,13 +64,13 @@ class Said:
 
 
 class Line:
-    """From round to round: what says which groups rest, and which wait for a look. First comes who
+    """From round to round: what is known of groups, and which wait for a look. First comes who
     was not looked at for longest: that is who rested until now, of which a member may just have
     died, rather than who waits for others and is looked at again and again.
     """
 
-    def __init__(self, resting: resting.Resting = resting.resting) -> None:
-        self.resting = resting
+    def __init__(self, known: resting.Known | None = None) -> None:
+        self.known = known
         self._looked_s: dict[str, float] = {}  # when that began the last time, by group; monotonic
         self._since_s: dict[str, float] = {}  # of those that wait
         self._told_s = time.monotonic()
@@ -118,13 +118,14 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        ticker, line = self._said().ticker, self._line
-        found = resting.awake(ticker, self._share_of, line.in_order, line.resting)
+        ticker, line, failing = self._said().ticker, self._line, health.failing()
+        found = resting.awake(ticker, self._share_of, line.in_order, line.known)
         health.note_failing(found.away)
-        done = sum(map(self._look_at, self._in_time(found.awake)))
+        awake = (replace(one, may_fail=one.name in failing) for one in found.awake)
+        done = sum(map(self._look_at, self._in_time(awake)))
         self._line.tell()
         self._line.forget_all_but(found.groups)
-        gone = (health.failing() | health.without_history()) - found.groups
+        gone = (failing | health.without_history()) - found.groups
         health.forget(gone)
         health.stamp_tick(len(found.groups))
         return done
@@ -159,7 +160,8 @@ def look_at(one: Awake) -> bool:
         log.error("tick failed group=%s: %s", one.name, error)
     except Exception:  # the top of a loop: one group's trouble is not the others'
         log.exception("tick failed group=%s", one.name)
-    health.note_look(one.name, is_well=is_well)
+    if one.may_fail or not is_well:
+        health.note_look(one.name, is_well=is_well)
     return is_well
 
 

@@ -28,9 +28,9 @@ from django.db import close_old_connections
 
 from dashboard import garbage
 from dashboard.coordinator.carrying import want_look
-from dashboard.coordinator.resting import ROWS_MAX, Awake
+from dashboard.coordinator.resting import ROWS_MAX, Awake, remembering
 from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
-from dashboard.live import glances, health, queue
+from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
 
 TICK_S = 1.0
@@ -65,7 +65,7 @@ class Ticker:
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
         self._slow: dict[str, _Slow] = {}
         self._heavy: dict[str, float] = {}  # group -> when that was found
-        self._line = Line(glances.Watch().resting)
+        self._line = Line(remembering())
         self._moved_s = time.monotonic()
 
     def run(self) -> None:
@@ -153,6 +153,8 @@ class Ticker:
                 del self._slow[group]
                 if error := slow.look.exception():
                     log.warning("tick failed group=%s: %s", group, error)
+                elif slow.is_told:
+                    health.note_look(group, is_well=slow.look.result())
             elif not slow.is_told and time.monotonic() - slow.since_s > LONG_S:
                 log.error("tick of group=%s takes longer than %g s", group, LONG_S)
                 health.note_look(group, is_well=False)

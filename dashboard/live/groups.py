@@ -296,6 +296,15 @@ def _index() -> str:
     return own_key("known_groups")
 
 
+def rows_version() -> int:
+    """Another one once a row of a group has changed in the database."""
+    return int(sync_client().get(own_key("rows_version")) or 0)
+
+
+def note_rows_changed() -> None:
+    sync_client().incr(own_key("rows_version"))
+
+
 # --- streams --------------------------------------------------------------------------------------
 
 

@@ -242,3 +242,100 @@ def test_looks_that_nothing_asks_for_come_seldom_and_not_all_at_once() -> None:
     found = {resting._period_ms(f"g{n}", 0.001, 100) for n in range(1_000)}
     assert len(found) > 900
     assert found.pop() >= resting.UNASKED_LEAST_MS / 2
+
+
+# --- rows, as a ticker has them from round to round ----------------------------------------------
+
+
+@pytest.fixture
+def rows(settled: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> resting.Rows:
+    """Read once; after that only when somebody says that one has changed."""
+    one = resting.Rows()
+    one()
+    queries = resting._rows
+
+    def counted(*of: Any) -> Any:
+        READ.append(of)
+        return queries(*of)
+
+    READ.clear()
+    monkeypatch.setattr(resting, "_rows", counted)
+    return one
+
+
+READ: list[Any] = []
+
+
+def as_stored(group: Group) -> None:
+    group.events_cursor = "5-0"
+    group.save(update_fields=["events_cursor"])
+    Group.objects.filter(pk=group.pk).update(last_event_seq=7, missed_looks=1)
+
+
+def as_saved(group: Group) -> None:
+    group.settings = group.settings | {"grace_ms": 6_000}
+    group.save(update_fields=["settings"])
+
+
+def as_new(group: Group) -> None:
+    make_group(f"{group.name}-new")
+
+
+def as_deleted(group: Group) -> None:
+    Group.objects.filter(pk=make_group(f"{group.name}-gone").pk).delete()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("happens", [as_another, as_paused, as_saved, as_new, as_deleted])
+def test_a_row_that_changed_is_read_by_the_next_round(
+    rows: resting.Rows, settled: FakeAgent, happens: Callable[[Group], None]
+) -> None:
+    before, _ = rows()
+    assert not READ
+    happens(settled.group)
+    READ.clear()
+    found, _ = rows()
+    assert len(READ) == 1 and found == resting._rows()[0]
+    assert (found == before) is (happens is as_deleted)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_no_tick_decides_by_is_no_change(rows: resting.Rows, settled: FakeAgent) -> None:
+    as_stored(settled.group)
+    rows()
+    assert not READ
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_are_found_in_rows_that_are_as_they_were(
+    rows: resting.Rows, settled: FakeAgent
+) -> None:
+    assert not rows()[1]
+    with_a_request(settled.group)
+    assert rows()[1] == {settled.group.pk}
+    assert not READ
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_of_which_nobody_said_so_is_read_soon(
+    rows: resting.Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_groups, "note_rows_changed", lambda: 1 / 0)
+    as_another(settled.group)
+    before, _ = rows()
+    monkeypatch.setattr(resting, "ROWS_READ_S", 0.0)
+    assert rows()[0] != before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_of_while_the_database_was_away_are_read_again(
+    rows: resting.Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(only: Any) -> Any:
+        raise OperationalError("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resting, "_asking", refused)
+        assert [row.digest for row in rows()[0].values()] == [None]
+        assert [row.digest for row in rows()[0].values()] == [None]
+    assert [row.digest for row in rows()[0].values()] != [None]
