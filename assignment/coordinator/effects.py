@@ -56,6 +56,24 @@ def run(steps: Steps[T], perform: Callable[[Effect[Any]], Any]) -> T:
         return result
 
 
+def over(steps: Steps[T], note: Callable[[Effect[Any], Any], None]) -> Steps[T]:
+    """The same steps. `note` hears of each with its answer, or with the RecordsAway that it met."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                answer = yield effect
+            except RecordsAway as error:
+                note(effect, error)
+                effect = steps.throw(error)
+            else:
+                note(effect, answer)
+                effect = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 # --- Redis ----------------------------------------------------------------------------------------
 
 

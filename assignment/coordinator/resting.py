@@ -114,23 +114,12 @@ class Watch:
         self._finished: tuple[Finished, ...] = ()
 
     def over(self, steps: effects.Steps[T]) -> effects.Steps[T]:
-        """The same steps."""
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    answer = yield effect
-                except RecordsAway as error:
-                    self.is_blind = True
-                    effect = steps.throw(error)
-                else:
-                    self._note(effect, answer)
-                    effect = steps.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return effects.over(steps, self._note)
 
     def _note(self, effect: Effect[Any], answer: Any) -> None:
+        if isinstance(answer, RecordsAway):
+            self.is_blind = True
+            return
         match effect:
             case effects.KeepOutbox() | effects.KeepIncarnation() | effects.ReadHeld():
                 self.is_busy |= answer

@@ -4,6 +4,7 @@ First what safety and failover need, which no record can stop; then what is only
 """
 
 from contextlib import suppress
+from typing import Any
 
 from assignment import invariants, sizes
 from assignment.coordinator import effects
@@ -30,6 +31,10 @@ from assignment.types import Coordination, Reason
 
 SWEEPS_MAX = 100  # of one tick: for more partitions than the largest group has
 OUTBOX_TURNS = 2  # of one tick, some 40 targets: a group computes far fewer in a second
+CHANGING = (  # what was read before
+    *(effects.Run, effects.Configure, effects.Hold, effects.LiftStreams),
+    effects.RaiseIncarnation,
+)
 NOBODY_ASKED = "put back: no dashboard was asked for that switch"
 
 
@@ -50,15 +55,17 @@ def _look(record: GroupRecord, by: Coordination) -> effects.Steps[GroupRead | No
     view = yield from effects.Read(Purpose.TICK)
     if view.meta.settings is None:
         return None  # wiped between the two looks: the next tick puts it back
-    yield from _end_sessions(view)  # first: it needs no report, which may be many and large
-    view = without_bad_claims(view, record.incarnation)
-    yield from put_right(record, view.meta)
-    if may_raise(record, view, by):
-        yield from raise_incarnation(record, view)
-    yield from _end_locks(view)
-    view = without_bad_claims((yield from effects.Read(Purpose.LOOK)), record.incarnation)
-    if view.meta.settings is None:
-        return None
+    changes = list[effects.Effect[Any]]()
+
+    def note(effect: effects.Effect[Any], answer: Any) -> None:
+        if isinstance(effect, CHANGING):
+            changes.append(effect)
+
+    view = yield from effects.over(_make_safe(record, view, by), note)
+    if changes:
+        view = without_bad_claims((yield from effects.Read(Purpose.LOOK)), record.incarnation)
+        if view.meta.settings is None:
+            return None
     if bad := [member for member in view.bad_reports if member in view.members]:
         yield from effects.Run(ask_complete(bad))
     computes = view.meta.coordination is by
@@ -74,6 +81,17 @@ def _look(record: GroupRecord, by: Coordination) -> effects.Steps[GroupRead | No
         yield from _keep_records(view)
     with suppress(effects.RecordsAway):
         yield from _ask(view, computes=computes, due=due)
+    return view
+
+
+def _make_safe(record: GroupRecord, view: GroupRead, by: Coordination) -> effects.Steps[GroupRead]:
+    """`view` without bad claims."""
+    yield from _end_sessions(view)  # first: it needs no report, which may be many and large
+    view = without_bad_claims(view, record.incarnation)
+    yield from put_right(record, view.meta)
+    if may_raise(record, view, by):
+        yield from raise_incarnation(record, view)
+    yield from _end_locks(view)
     return view
 
 

@@ -80,7 +80,7 @@ class Rota:
         """`is_quiet`: spread, so that they do not all come at once."""
         period_ms = self.work.period_ms
         if is_quiet:
-            period_ms = round(self.work.quiet_ms * (0.5 + crc32(name.encode()) / 2**33))
+            period_ms = round(self.work.quiet_ms * (0.8 + crc32(name.encode()) / 2**32 / 5))
         self._taken[name] = Turn(self.now_ms, self.now_ms + period_ms)
 
     def keep(self) -> None:
