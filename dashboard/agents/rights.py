@@ -3,7 +3,6 @@
 A tick puts back what a restart or a failover took. What cannot be done now is left to it.
 """
 
-import hashlib
 import logging
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -32,6 +31,7 @@ LATELY = timedelta(minutes=10)  # longer than any comparison takes
 Token = AgentToken | ProducerToken
 
 log = logging.getLogger(__name__)
+_run: dict[str, str] = {}  # by address: `Found.run` whose users this process has put as it would
 
 
 def keep() -> None:
@@ -39,15 +39,16 @@ def keep() -> None:
     found = live.look()
     if found.missing:
         live.load_scripts(found)
-    last, run = live.compared(), f"{found.run} {_rules(found.server)}"
-    if last.run == run and abs(found.now_ms - last.at_ms) < COMPARE_EVERY_S * 1e3:
+    last, is_new = live.compared(), _run.get(settings.REDIS_URL) != found.run
+    if not is_new and abs(found.now_ms - last.at_ms) < COMPARE_EVERY_S * 1e3:
         return
-    anew = last.run != run or not last.is_whole
+    anew = is_new or not last.is_whole
     ours = live.ours()  # before the database: it has them first
     ours |= _ended(None if anew else timezone.now() - LATELY)
     done = live.compare(found, _wanted(found.server), ours, anew=anew)
     live.note(done)
-    live.note_compared(live.Compared(run, not done.unreached, found.now_ms))
+    live.note_compared(live.Compared(not done.unreached, found.now_ms))
+    _run[settings.REDIS_URL] = found.run
 
 
 def admit(token: Token) -> None:
@@ -111,12 +112,6 @@ def _of_agent(server: Server, digest: str, group: str, stream: str) -> Rights:
 
 def _of_producer(server: Server, digest: str, stream: str) -> Rights:
     return Rights(digest, producer_rules(server, stream))
-
-
-def _rules(server: Server) -> str:
-    """A digest: another version's users are made anew."""
-    of_anybody = _of_agent(server, "", "group", "stream"), _of_producer(server, "", "stream")
-    return hashlib.sha256(repr(of_anybody).encode()).hexdigest()
 
 
 def _ended(since: datetime | None) -> set[str]:

@@ -90,7 +90,7 @@ class Awake:
     is_kept: bool  # something of an earlier look
     groups: int
     ticker: Ticker
-    may_fail: bool = True
+    may_fail: bool
 
     @property
     def name(self) -> str:
@@ -135,8 +135,11 @@ def awake(
     share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
     known: Known | None = None,
+    failing: Set[str] = frozenset(),
 ) -> Found:
-    """Groups of one's share to look at now; `known` None: all are read. Raises StoreUnavailable."""
+    """Groups of one's share to look at now; `known` None: all are read. `failing`: at which the
+    last look failed, as far as anybody noted. Raises StoreUnavailable.
+    """
     known = known or Known(_rows, resting)
     rows, asking = known.rows()
     mine = share_of(rows.keys())
@@ -144,7 +147,7 @@ def awake(
     # What is away is looked at when it is back.
     rests.forget((kept.keys() - rows.keys()) | (kept.keys() & away))
     mine = mine if not away else [name for name in mine if name not in away]
-    some = _Some(mine, rows, kept, asking, ticker, known.resting)
+    some = _Some(mine, rows, kept, asking, ticker, known.resting, len(rows), failing)
     return Found(some.awake(in_order), rows.keys(), away)
 
 
@@ -161,7 +164,7 @@ def awake_one(name: str, ticker: Ticker) -> list[Awake]:
 
 class _Some(NamedTuple):
     """Groups, and what says which of them do not rest. `groups`: how many there are in all, of
-    which `rows` may be one.
+    which `rows` may be one. `failing` None: that is not known.
     """
 
     names: Collection[str]
@@ -170,7 +173,8 @@ class _Some(NamedTuple):
     asking: Asking
     ticker: Ticker
     resting: Resting
-    groups: int = 0
+    groups: int
+    failing: Set[str] | None = None
 
     def awake(self, in_order: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Awake]:
         """Which they are is known by now; each is read when it is asked for."""
@@ -188,15 +192,17 @@ class _Some(NamedTuple):
                 before=before.get(name),
                 is_asked=row.digest is None or row.pk in self.asking,
                 is_kept=name in self.kept,
-                groups=self.groups or len(self.rows),
+                groups=self.groups,
                 ticker=self.ticker,
+                may_fail=self.failing is None or name in self.failing,
             )
 
     def _resting(self) -> dict[str, Rest]:
         """Of those that would rest on."""
         rows, kept, same = self.rows, self.kept, dict[str, Rest]()
+        failing = self.failing or ()
         for name in self.names:
-            if (one := kept.get(name)) is None:
+            if (one := kept.get(name)) is None or name in failing:
                 continue
             row = rows[name]
             if row.digest in (None, one.digest) and row.pk not in self.asking:
@@ -268,8 +274,9 @@ class Rows:
         if version == self._version and is_fresh:
             with suppress(*AWAY):
                 return self._found, _asking(None)
-        self._read_s = time.monotonic()
+        began_s = time.monotonic()
         self._found, asking = _rows()
+        self._read_s = began_s
         is_of_database = all(row.digest is not None for row in self._found.values())
         self._version = version if is_of_database else None
         return self._found, asking

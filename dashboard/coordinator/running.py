@@ -119,10 +119,9 @@ class Round:
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
         ticker, line, failing = self._said().ticker, self._line, health.failing()
-        found = resting.awake(ticker, self._share_of, line.in_order, line.known)
+        found = resting.awake(ticker, self._share_of, line.in_order, line.known, failing)
         health.note_failing(found.away)
-        awake = (replace(one, may_fail=one.name in failing) for one in found.awake)
-        done = sum(map(self._look_at, self._in_time(awake)))
+        done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()
         self._line.forget_all_but(found.groups)
         gone = (failing | health.without_history()) - found.groups

@@ -105,7 +105,7 @@ class _Watched:
 
     def _forget(self, now: "_OfServer", away: Gap) -> None:
         """What is not known any more."""
-        changed, (before, away_before) = self._tracked.changed(), self._before
+        changed, (before, away_before) = self._tracked.changed(now.run_id), self._before
         is_same = now.run_id == before.run_id and now.now_ms >= before.now_ms
         self._before = now, away
         if changed is None or not is_same or away != away_before:

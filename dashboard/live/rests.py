@@ -52,13 +52,13 @@ class Known(Generic[T]):
         self._read, self._lock = read, Lock()
         self._of: tuple[str, str] | None = None  # server and prefix
         self._last, self._whole_s = b"", -math.inf  # entry of the log; b"": it had none
-        self._rows: dict[str, T] = {}
+        self._rows: dict[str, tuple[bytes, T]] = {}
 
     def all(self) -> Mapping[str, T]:
         """By group, as it is now. Raises StoreUnavailable."""
         with self._lock:
             self._bring_forward()
-            return dict(self._rows)
+            return {name: row for name, (_, row) in self._rows.items()}
 
     def _bring_forward(self) -> None:
         of = settings.REDIS_URL, _key()
@@ -86,13 +86,17 @@ class Known(Generic[T]):
         pipe = sync_client().pipeline(transaction=True)
         last, rows = pipe.xrevrange(_changes(), count=1).hgetall(_key()).execute()
         self._last, self._whole_s = last[0][0] if last else b"", time.monotonic()
-        self._rows = {}
+        for name in self._rows.keys() - {name.decode() for name in rows}:
+            del self._rows[name]
         for name, text in rows.items():
             self._put(name.decode(), text)
 
     def _put(self, name: str, text: bytes | None) -> None:
+        """What is as it was stays the same object."""
+        if name in self._rows and self._rows[name][0] == text:
+            return
         row = None if text is None else self._read(text)
-        if row is None:
+        if text is None or row is None:
             self._rows.pop(name, None)
         else:
-            self._rows[name] = row
+            self._rows[name] = text, row

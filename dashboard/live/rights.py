@@ -90,11 +90,10 @@ class Found:
 
 
 class Compared(NamedTuple):
-    """The last comparison, whichever process made it. `run`: of which servers and which rules;
-    `is_whole`: all of them answered. `at_ms` as `Found.now_ms`.
+    """The last comparison, whichever process made it. `is_whole`: all servers answered. `at_ms` as
+    `Found.now_ms`.
     """
 
-    run: str = ""
     is_whole: bool = True
     at_ms: int = 0
 
@@ -291,8 +290,8 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 
 def compared() -> Compared:
     """Raises StoreUnavailable."""
-    run, is_whole, at_ms = sync_client().hmget(own_key(COMPARED), *Compared._fields)
-    return Compared(_text(run), is_whole == b"1", int(at_ms)) if at_ms else Compared()
+    is_whole, at_ms = sync_client().hmget(own_key(COMPARED), *Compared._fields)
+    return Compared(is_whole == b"1", int(at_ms)) if at_ms else Compared()
 
 
 def note_compared(done: Compared) -> None:

@@ -40,6 +40,8 @@ class Telling(models.QuerySet[M]):
         tell()
         return gone
 
+    delete.queryset_only = True  # type: ignore[attr-defined]  # no manager deletes all
+
 
 class Decided(models.Model):
     """A row of which that is told; `objects` is to be a manager of Telling."""

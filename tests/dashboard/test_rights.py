@@ -45,13 +45,9 @@ def as_holder(url: str, token: str) -> Any:
     return redis.Redis.from_url(own, protocol=2, retry=Retry(NoBackoff(), 0))
 
 
-def forget_comparison() -> None:
-    sync_client().delete(own_key(live.COMPARED))
-
-
 @pytest.fixture(autouse=True)
-def no_memory(store: Any) -> None:
-    forget_comparison()
+def no_memory() -> None:
+    rights._run.clear()
 
 
 @pytest.fixture
@@ -166,7 +162,7 @@ def test_a_replica_has_all_users_and_scripts(
         assert all(found)
         as_before = ("on", f"#{first.token.digest}", "~*", "+ping")  # of before it was revoked
         pair.at_new.execute_command("ACL", "SETUSER", user_of(first.token.digest), *as_before)
-        forget_comparison()  # it was away, and is back
+        rights._run.clear()  # it was away, and is back
         rights.keep()
         with pytest.raises(redis.AuthenticationError):
             as_holder(pair.new.url, first.text).ping()
@@ -264,7 +260,7 @@ def test_with_another_secret_key_the_broker_has_another_user_and_the_old_one_goe
     settings.SECRET_KEY = "another-" * 8
     new = live.broker_login()
     assert old and new and old[0] != new[0]
-    forget_comparison()
+    rights._run.clear()
     rights.keep()
     there = {name.decode() for name in store.execute_command("ACL", "USERS")}
     assert new[0] in there and old[0] not in there
