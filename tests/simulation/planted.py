@@ -213,7 +213,7 @@ def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None
     plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(413,))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(3721,))
 def a_replica_of_another_history_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Any, entries: Any
 ) -> Any:
@@ -223,7 +223,7 @@ def a_replica_of_another_history_is_believed(
     return shares_history(store, as_if, partition, entries)
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(413,))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(3233,))
 def an_equal_offset_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Partition, entries: Any
 ) -> Any:
@@ -304,7 +304,7 @@ def any_learner_is_ready(_: Any, lag: int | None, ready: bool) -> Learner:
     return Learner(lag, True)
 
 
-@of_replicas(" have not left")
+@of_replicas(" have not left", rare=(429,))
 def leaving_members_are_given_more(patch: Patch) -> None:
     patch.setattr(MemberView, "stays", property(lambda self: self.able))
 

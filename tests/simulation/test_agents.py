@@ -10,6 +10,7 @@ import pytest
 
 from agent.config import ExitCode
 from agent.store.door import ScriptCall
+from assignment.scripts import dashboard_side
 from assignment.scripts.group_read import Purpose
 from assignment.types import Coordination
 from tests.fakes.values import t
@@ -108,6 +109,7 @@ def test_coordinators_that_die_and_return_move_nothing(seed: int) -> None:
     before = world.fences()
     for coordinator in world.coordinators:
         coordinator.crash_chance = 0.3
+    world.run(dashboard_side.request_rebalance("manual"))  # which they find nothing to move in
     world.run_for(10_000)
     assert world.struck["coordinator died at work"]
     assert world.fences() == before
