@@ -244,6 +244,24 @@ def test_looks_that_nothing_asks_for_come_seldom_and_not_all_at_once() -> None:
     assert found.pop() >= resting.UNASKED_LEAST_MS / 2
 
 
+def test_a_look_reads_the_group_again_only_after_it_changed_something(
+    settled: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, read, purposes = GroupKeys(settled.group.name), live_groups.read, list[Purpose]()
+
+    def noted(name: str, purpose: Purpose, *more: Any) -> Any:
+        purposes.append(purpose)
+        return read(name, purpose, *more)
+
+    monkeypatch.setattr(live_groups, "read", noted)
+    store.hincrby(keys.meta, "looks_due", 1)
+    assert tick() == 1
+    assert purposes == [Purpose.TICK]
+    store.zadd(keys.beats, {"a": 1})  # lost long ago
+    assert tick() == 1
+    assert purposes[1:] == [Purpose.TICK, Purpose.LOOK]
+
+
 # --- rows, as a ticker has them from round to round ----------------------------------------------
 
 
