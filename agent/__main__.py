@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
@@ -27,6 +27,7 @@ from agent.coordination.memory import Memory
 from agent.coordination.registry import Registry, first_of
 from agent.dashboard_session.requests import Courier, Dashboards
 from agent.dashboard_session.session import DashboardSession
+from agent.ending import run_to_end
 from agent.hints import HintListener
 from agent.loop import Agent, Inbox, Signalled
 from agent.membership import Membership, Note
@@ -263,5 +264,9 @@ def _note(log: Any, event: str, /, **values: Any) -> None:
     log.info(event, **{name: value for name, value in values.items() if value is not None})
 
 
+def run() -> NoReturn:
+    run_to_end(main)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

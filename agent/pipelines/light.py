@@ -24,6 +24,7 @@ import msgspec
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_LEASE, EXIT_NO_AGENT
+from agent.ending import run_to_end
 from agent.private import keep_private
 from agent.state.errors import StateError
 from agent.state.partition import PartitionState
@@ -274,4 +275,4 @@ def events_of(entry: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_to_end(main)

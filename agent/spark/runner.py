@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_FAILED, EXIT_JVM_KILLED, EXIT_LEASE, EXIT_NO_AGENT
+from agent.ending import run_to_end
 from agent.private import keep_private
 from agent.spark import commit
 from agent.spark.effects import StateEffects
@@ -60,11 +61,15 @@ PROGRESS_OPTIONS = {
 _log = structlog.get_logger()
 
 
-def main(pipeline: Pipeline) -> None:
+def main(pipeline: Pipeline) -> NoReturn:
     """The program of a consumer. Exit codes: 0 ended in order, 1 failed, 3 no agent, 4 its lease
     ended with a batch in hand, 5 its JVM was killed from outside.
     """
     keep_private()
+    run_to_end(partial(_main, pipeline))
+
+
+def _main(pipeline: Pipeline) -> None:
     try:
         run(pipeline)
     except AgentUnreachable as error:

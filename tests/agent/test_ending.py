@@ -1,0 +1,54 @@
+"""What a program with threads says last, and how it ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PLANNING = """
+import atexit, sys, threading, time
+import numpy as np
+from agent.ending import run_to_end
+
+def plan():
+    numbers = np.arange(50_000) % 100
+    while True:
+        np.unique(numbers)  # whose destructor waits for the interpreter
+
+def main():
+    atexit.register(print, "registered")
+    for _ in range(3):
+        threading.Thread(target=plan, daemon=True).start()
+    time.sleep(0.2)
+    print("done")
+    {last}
+
+run_to_end(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "said"),
+    [
+        ("return 7", 7, ""),
+        ("return None", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('no Redis')", 1, "no Redis\n"),
+        ("raise ValueError('a bug')", 1, "ValueError: a bug\n"),
+    ],
+)
+def test_threads_that_plan_change_nothing_about_an_end(last: str, code: int, said: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", PLANNING.format(last=last)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert process.returncode == code
+    assert process.stdout == "done\nregistered\n"
+    assert process.stderr.endswith(said) and "terminate" not in process.stderr
