@@ -36,10 +36,12 @@ _mirrored: dict[tuple[str, int], tuple[float, int]] = {}  # by group: when, and 
 ANEW_S = 300.0  # what is as it was is kept anew then: somebody may have restored the database
 
 
-def keep_changed(groups: Sequence[Group]) -> None:
+def keep_changed(found_of: Iterable[tuple[Group, live_groups.StoredAdvance]]) -> None:
     """Of those of which something went on since this process looked last."""
     now_s = time.monotonic()
-    for group, found in zip(groups, live_groups.advanced([g.name for g in groups]), strict=True):
+    for group, found in found_of:
+        if not any(found):
+            continue  # nobody has begun
         key, digest = (group.name, group.pk), hash(found)
         kept_s, before = _mirrored.get(key, (-inf, 0))
         if before == digest and now_s - kept_s < ANEW_S:

@@ -2,13 +2,14 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.db import transaction
 
-from dashboard.coordinator import attending, mirror, resting, strips
+from dashboard.coordinator import attending, mirror, resting, resting_samples, strips
 from dashboard.coordinator.attending import Taken
 from dashboard.coordinator.carrying import AWAY
+from dashboard.coordinator.resting_samples import Still
 from dashboard.coordinator.rota import Rota, Work
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
@@ -35,6 +36,7 @@ AS_SEEN = (
     *("lag_records", "applied_total", "members", "owned", "conflicts", "stalled"),
     *("paused", "pausing", "lag_paused"),
 )
+AS_BEFORE = ("members", "owned", "conflicts", "stalled", "group_epoch")
 SILENT = ("suspect", "unreachable", "lost")
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ def sample_due() -> int:
     taken = 0
     for part in rota.parts(AT_ONCE):
         groups = Group.objects.filter(pk__in=[pks[name] for name in part])
-        awaited = _sample(groups)
+        awaited = _sample(groups, quiet)
         taken += len(awaited)
         for name in part:
             rota.took(name, is_quiet=name in quiet and not awaited.get(name, False))
@@ -57,16 +59,28 @@ def sample_due() -> int:
 
 def sample() -> int:
     """How many groups were sampled, of all. Raises StoreUnavailable."""
-    return len(_sample(Group.objects.all()))
+    return len(_sample(Group.objects.all(), {}))
 
 
-def _sample(groups: Iterable[Group]) -> dict[str, bool]:
-    """Names of those that were -> whether something of it may need attention soon."""
-    seen = [(group, snapshot) for group in groups if (snapshot := _seen(group)) is not None]
-    found = [group for group, _ in seen]
+def _sample(groups: Iterable[Group], quiet: Mapping[str, int]) -> dict[str, bool]:
+    """Names of those that were -> whether something of it may need attention soon. `quiet`: as
+    `resting_samples.still` takes it.
+    """
+    all_of = list(groups)
     try:
-        _keep(seen)
-        mirror.keep_changed(found)
+        before = group_queries.newest(Sample.objects.order_by("-at_ms"), [g.pk for g in all_of])
+        still = resting_samples.still(all_of, quiet, before)
+    except AWAY as error:
+        log.warning("samples wait for the database: %s", error)
+        return {}
+    same = {one.group.name for one in still}
+    others = [group for group in all_of if group.name not in same]
+    seen = [(group, snapshot) for group in others if (snapshot := _seen(group)) is not None]
+    found = [group for group, _ in seen] + [one.group for one in still]
+    try:
+        _keep(seen, still, before)
+        stored = live_groups.advanced([group.name for group, _ in seen])
+        mirror.keep_changed([*zip(found, stored + [one.stored for one in still], strict=True)])
         soon = attending.may_raise(found)
     except AWAY as error:
         log.warning("samples wait for the database: %s", error)
@@ -75,7 +89,7 @@ def _sample(groups: Iterable[Group]) -> dict[str, bool]:
         raise
     except Exception:  # the top of a loop: one group's trouble is not the others'
         if len(found) > 1:
-            return {name: soon for group in found for name, soon in _sample([group]).items()}
+            return {name: soon for group in found for name, soon in _sample([group], {}).items()}
         log.exception("sample failed group=%s", found[0].name)
         return {}
     return {group.name: group.pk in soon for group in found}
@@ -94,20 +108,22 @@ def _seen(group: Group) -> LiveSnapshot | None:
     return None
 
 
-def _keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
+def _keep(
+    seen: Iterable[tuple[Group, LiveSnapshot]], still: Iterable[Still], before: Mapping[int, Sample]
+) -> None:
     """A whole part at once: to begin with each group anew costs more than its numbers."""
-    before = group_queries.newest(Sample.objects.order_by("-at_ms"), [g.pk for g, _ in seen])
     newer = [
         (group, snapshot)
         for group, snapshot in seen
         if group.pk not in before or before[group.pk].at_ms < snapshot.at_ms
     ]
-    groups = [group for group, _ in newer]
+    awake, same = [group for group, _ in newer], [one.group for one in still]
+    groups = awake + same
     limits = attention.limits_of_all(groups)
     may_flap = flapping.may_flap(
-        groups,
+        awake,
         min((snapshot.at_ms for _, snapshot in newer), default=0),
-        min((limits[group.pk]["flapping_joins"] for group in groups), default=0),
+        min((limits[group.pk]["flapping_joins"] for group in awake), default=0),
     )
     rows = []
     for group, snapshot in newer:
@@ -117,10 +133,12 @@ def _keep(seen: Iterable[tuple[Group, LiveSnapshot]]) -> None:
         if row.flapping != snapshot.flapping:  # for whoever shows the group without the database
             live_groups.note_flapping(group.name, row.flapping)
         rows.append(row)
+    rows += [_again(one) for one in still]
     kept = strips.of(newer)
     with transaction.atomic():  # nobody else writes meanwhile
         rows = Sample.objects.bulk_create(rows)
         strips.keep(kept)
+        strips.keep_as_they_were(same, rows[-1].at_ms if same else 0)
     attending.look([Taken(g, row, limits[g.pk]) for g, row in zip(groups, rows, strict=True)])
     for group, row in zip(groups, rows, strict=True):
         if row.pk % PRUNE_EVERY == 0:
@@ -139,6 +157,21 @@ def _row(group: Group, snapshot: LiveSnapshot, before: Sample | None) -> Sample:
         group_epoch=snapshot.group_epoch,
         tick_age_ms=snapshot.tick_age_ms,
         **{name: getattr(numbers, name) for name in AS_SEEN},
+    )
+
+
+def _again(one: Still) -> Sample:
+    """Of a group that is as it was, without members."""
+    return Sample(
+        group=one.group,
+        at_ms=one.at_ms,
+        lag_records=one.lag_records,
+        events_per_second=_rate(one.before, one.at_ms, one.applied_total),
+        applied_total=one.applied_total,
+        tick_age_ms=one.tick_age_ms,
+        suspect=0,
+        member_states={},
+        **{name: getattr(one.before, name) for name in AS_BEFORE},
     )
 
 

@@ -25,6 +25,10 @@ def keep(rows: Sequence[MapStrip]) -> None:
     )
 
 
+def keep_as_they_were(groups: Sequence[Group], at_ms: int) -> None:
+    MapStrip.objects.filter(group__in=groups).update(at_ms=at_ms)
+
+
 def _row(group: Group, snapshot: LiveSnapshot) -> MapStrip:
     return MapStrip(
         group=group, at_ms=snapshot.at_ms, cells=strip(snapshot.partitions, _hues(group, snapshot))
