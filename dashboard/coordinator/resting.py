@@ -56,11 +56,14 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """`digest`: of the row then. `until_ms`: then it is looked at, asked or not."""
+    """`digest`: of the row then. `until_ms`: then it is looked at, asked or not. `since_ms`: the
+    first of the looks after which it rests as it does.
+    """
 
     rest: Rest
     digest: int
     until_ms: int
+    since_ms: int
 
 
 def _read(text: bytes) -> _Kept | None:
@@ -78,14 +81,15 @@ _known = rests.Known(_read)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awake:
     """A group to look at. `group` None: the database is away. `before`: by which it would rest on;
-    None: there is reason to look. `groups`: how many there are in all. `may_fail`: as the last look
-    perhaps did.
+    None: there is reason to look; since `since_ms` it did. `groups`: how many there are in all.
+    `may_fail`: as the last look perhaps did.
     """
 
     record: GroupRecord
     group: Group | None
     digest: int | None
     before: Rest | None
+    since_ms: int
     is_asked: bool  # a person's request or plan is open
     is_kept: bool  # something of an earlier look
     groups: int
@@ -190,6 +194,7 @@ class _Some(NamedTuple):
                 group=group,
                 digest=row.digest,
                 before=before.get(name),
+                since_ms=self.kept[name].since_ms if name in before else 0,
                 is_asked=row.digest is None or row.pk in self.asking,
                 is_kept=name in self.kept,
                 groups=self.groups,
@@ -225,16 +230,22 @@ def keep(one: Awake, looked: Looked, took_s: float) -> None:
         Group.objects.filter(name=one.name).update(missed_looks=F("missed_looks") + 1)
     if rest is not None and one.digest is not None:
         until_ms = rest.looked_ms + _period_ms(one.name, took_s, one.groups)
-        kept = _Kept(rest=rest, digest=one.digest, until_ms=until_ms)
+        is_same = one.before is not None and _seen(one.before) == _seen(rest)
+        since_ms = one.since_ms if is_same else rest.looked_ms
+        kept = _Kept(rest=rest, digest=one.digest, until_ms=until_ms, since_ms=since_ms)
         rests.keep(one.name, msgspec.json.encode(kept))
 
 
+def _seen(rest: Rest) -> tuple[str, str]:
+    return rest.run_id, rest.counted
+
+
 def quiet() -> dict[str, int]:
-    """Groups that rest and have no members -> the moment of the look after which they do. Raises
+    """Groups that rest and have no members -> the moment of the look since which they do. Raises
     StoreUnavailable.
     """
-    found = ((name, kept.rest) for name, kept in _known.all().items())
-    return {name: rest.looked_ms for name, rest in found if not rest.patience_ms}
+    found = _known.all().items()
+    return {name: kept.since_ms for name, kept in found if not kept.rest.patience_ms}
 
 
 def _period_ms(name: str, took_s: float, groups: int) -> int:

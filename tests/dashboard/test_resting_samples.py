@@ -115,3 +115,20 @@ def test_nothing_is_asked_of_the_database_for_a_mirror_of_nothing(
 ) -> None:
     with django_assert_num_queries(0):
         mirror.keep_changed([(group, *live_groups.advanced([group.name]))])
+
+
+def test_it_rests_on_after_a_look_that_nothing_asked_for(
+    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta = GroupKeys(group.name).meta
+    rest(group)
+    for name in ("UNASKED_LEAST_MS", "UNASKED_MOST_MS"):
+        monkeypatch.setattr(resting, name, 0)
+    store.hincrby(meta, "looks_due", 1)
+    assert tick() == 1
+    [since_ms] = resting.quiet().values()
+    assert (tick(), tick(), tick()) == (1, 1, 1), "nothing asked for these"
+    assert resting.quiet() == {group.name: since_ms}
+    store.hincrby(meta, "looks_due", 1)
+    assert tick() == 1
+    assert resting.quiet()[group.name] > since_ms
