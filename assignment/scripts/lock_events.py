@@ -28,18 +28,19 @@ class LockEvent:
 def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
     """Raises InvalidInput, or another of group_read.UNREADABLE, for what no script has written."""
     values = {name: value.decode() for name, value in pairs_of(fields)}
-    if values["type"] not in KINDS:
-        raise InvalidInput(f"there is no event {shown(values['type'])}")
-    numbers = {name: int(values[name]) for name in ("seq", "fence", "at_ms")}
-    for name, number in numbers.items():
-        within(name, number, 0, FENCE_MAX)
-    moment_of(numbers["at_ms"])
+    kind, seq, fence = values["type"], int(values["seq"]), int(values["fence"])
+    if kind not in KINDS:
+        raise InvalidInput(f"there is no event {shown(kind)}")
+    within("seq", seq, 0, FENCE_MAX)
+    within("fence", fence, 0, FENCE_MAX)
     return LockEvent(
         entry_id=text_of(entry_id),
-        kind=values["type"],
+        seq=seq,
+        kind=kind,
         partition=Partition.parse(values["partition"]),
         member_id=valid_name("member", values["member"]),
-        **numbers,
+        fence=fence,
+        at_ms=moment_of(values["at_ms"]),
     )
 
 

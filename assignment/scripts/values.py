@@ -49,7 +49,13 @@ def pairs_of(values: Raw) -> list[tuple[str, bytes]]:
     """Names and raw values of a flat list, or of a mapping as a RESP3 client gives it."""
     is_mapping = isinstance(values, Mapping)
     pairs = values.items() if is_mapping else zip(values[::2], values[1::2], strict=True)
-    return [(text_of(name), bytes_of(value)) for name, value in pairs]
+    return [
+        (
+            name.decode() if isinstance(name, bytes) else str(name),
+            value if isinstance(value, bytes) else bytes_of(value),
+        )
+        for name, value in pairs
+    ]
 
 
 class Columns(NamedTuple):

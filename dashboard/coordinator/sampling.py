@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from django.db import transaction
 
-from dashboard.coordinator import attending, mirror, resting, resting_samples, strips
+from dashboard.coordinator import attending, mirror, resting, strips
 from dashboard.coordinator.attending import Taken
 from dashboard.coordinator.carrying import AWAY
-from dashboard.coordinator.resting_samples import Still
 from dashboard.coordinator.rota import Rota, Work
+from dashboard.live import empty as live_empty
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.empty import Empty, Stream
 from dashboard.live.following import GroupNotThere
 from dashboard.live.snapshot import LiveSnapshot
 from dashboard.models import Group, Sample
@@ -36,7 +37,7 @@ AS_SEEN = (
     *("lag_records", "applied_total", "members", "owned", "conflicts", "stalled"),
     *("paused", "pausing", "lag_paused"),
 )
-AS_BEFORE = ("members", "owned", "conflicts", "stalled", "group_epoch")
+NOBODYS = ("members", "owned", "conflicts", "suspect", "stalled")
 SILENT = ("suspect", "unreachable", "lost")
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def sample_due() -> int:
     taken = 0
     for part in rota.parts(AT_ONCE):
         groups = Group.objects.filter(pk__in=[pks[name] for name in part])
-        awaited = _sample(groups, quiet)
+        awaited = _sample(groups)
         taken += len(awaited)
         for name in part:
             rota.took(name, is_quiet=name in quiet and not awaited.get(name, False))
@@ -59,28 +60,26 @@ def sample_due() -> int:
 
 def sample() -> int:
     """How many groups were sampled, of all. Raises StoreUnavailable."""
-    return len(_sample(Group.objects.all(), {}))
+    return len(_sample(Group.objects.all()))
 
 
-def _sample(groups: Iterable[Group], quiet: Mapping[str, int]) -> dict[str, bool]:
-    """Names of those that were -> whether something of it may need attention soon. `quiet`: as
-    `resting_samples.still` takes it.
-    """
-    all_of = list(groups)
+def _sample(groups: Iterable[Group]) -> dict[str, bool]:
+    """Names of those that were -> whether something of it may need attention soon."""
     try:
-        before = group_queries.newest(Sample.objects.order_by("-at_ms"), [g.pk for g in all_of])
-        still = resting_samples.still(all_of, quiet, before)
+        before = _newest(groups := list(groups))
+        empty = _empty(groups, before)
     except AWAY as error:
         log.warning("samples wait for the database: %s", error)
         return {}
-    same = {one.group.name for one in still}
-    others = [group for group in all_of if group.name not in same]
+    others = [group for group in groups if group.name not in empty]
     seen = [(group, snapshot) for group in others if (snapshot := _seen(group)) is not None]
-    found = [group for group, _ in seen] + [one.group for one in still]
+    nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
+    found = [group for group, _ in (*seen, *nobody)]
     try:
-        _keep(seen, still, before)
+        _keep(seen, nobody, before)
         stored = live_groups.advanced([group.name for group, _ in seen])
-        mirror.keep_changed([*zip(found, stored + [one.stored for one in still], strict=True)])
+        stored += [one.stored for _, one in nobody]
+        mirror.keep_changed(zip(found, stored, strict=True))
         soon = attending.may_raise(found)
     except AWAY as error:
         log.warning("samples wait for the database: %s", error)
@@ -89,10 +88,25 @@ def _sample(groups: Iterable[Group], quiet: Mapping[str, int]) -> dict[str, bool
         raise
     except Exception:  # the top of a loop: one group's trouble is not the others'
         if len(found) > 1:
-            return {name: soon for group in found for name, soon in _sample([group], {}).items()}
+            return {name: soon for group in found for name, soon in _sample([group]).items()}
         log.exception("sample failed group=%s", found[0].name)
         return {}
     return {group.name: group.pk in soon for group in found}
+
+
+def _newest(groups: Iterable[Group]) -> Mapping[int, Sample]:
+    return group_queries.newest(Sample.objects.order_by("-at_ms"), [group.pk for group in groups])
+
+
+def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str, Empty]:
+    """Those in which nobody is; looked for where nobody was."""
+    return live_empty.empty(
+        {
+            group.name: Stream(group.stream, group.partitions)
+            for group in groups
+            if group.pk not in before or not before[group.pk].members
+        }
+    )
 
 
 def _seen(group: Group) -> LiveSnapshot | None:
@@ -109,36 +123,37 @@ def _seen(group: Group) -> LiveSnapshot | None:
 
 
 def _keep(
-    seen: Iterable[tuple[Group, LiveSnapshot]], still: Iterable[Still], before: Mapping[int, Sample]
+    seen: Iterable[tuple[Group, LiveSnapshot]],
+    nobody: Iterable[tuple[Group, Empty]],
+    before: Mapping[int, Sample],
 ) -> None:
     """A whole part at once: to begin with each group anew costs more than its numbers."""
-    newer = [
-        (group, snapshot)
-        for group, snapshot in seen
-        if group.pk not in before or before[group.pk].at_ms < snapshot.at_ms
-    ]
-    awake, same = [group for group, _ in newer], [one.group for one in still]
-    groups = awake + same
+
+    def is_newer(of: tuple[Group, LiveSnapshot | Empty]) -> bool:
+        group, what = of
+        return group.pk not in before or before[group.pk].at_ms < what.at_ms
+
+    seen, nobody = [*filter(is_newer, seen)], [*filter(is_newer, nobody)]
+    groups = [group for group, _ in (*seen, *nobody)]
     limits = attention.limits_of_all(groups)
+    times = [snapshot.at_ms for _, snapshot in seen] + [one.at_ms for _, one in nobody]
     may_flap = flapping.may_flap(
-        awake,
-        min((snapshot.at_ms for _, snapshot in newer), default=0),
-        min((limits[group.pk]["flapping_joins"] for group in awake), default=0),
+        groups,
+        min(times, default=0),
+        min((limits[group.pk]["flapping_joins"] for group in groups), default=0),
     )
-    rows = []
-    for group, snapshot in newer:
-        row = _row(group, snapshot, before.get(group.pk))
+    rows = [_row(group, snapshot, before.get(group.pk)) for group, snapshot in seen]
+    rows += [_row_of_empty(group, one, before.get(group.pk)) for group, one in nobody]
+    said = [snapshot.flapping for _, snapshot in seen] + [""] * len(nobody)
+    for group, row, known in zip(groups, rows, said, strict=True):
         if group.pk in may_flap:
-            row.flapping = flapping.why(group, snapshot.at_ms, limits[group.pk])
-        if row.flapping != snapshot.flapping:  # for whoever shows the group without the database
+            row.flapping = flapping.why(group, row.at_ms, limits[group.pk])
+        if row.flapping != known:  # for whoever shows the group without the database
             live_groups.note_flapping(group.name, row.flapping)
-        rows.append(row)
-    rows += [_again(one) for one in still]
-    kept = strips.of(newer)
+    kept = strips.of(seen) + strips.of_empty((group, one.at_ms) for group, one in nobody)
     with transaction.atomic():  # nobody else writes meanwhile
         rows = Sample.objects.bulk_create(rows)
         strips.keep(kept)
-        strips.keep_as_they_were(same, rows[-1].at_ms if same else 0)
     attending.look([Taken(g, row, limits[g.pk]) for g, row in zip(groups, rows, strict=True)])
     for group, row in zip(groups, rows, strict=True):
         if row.pk % PRUNE_EVERY == 0:
@@ -160,18 +175,17 @@ def _row(group: Group, snapshot: LiveSnapshot, before: Sample | None) -> Sample:
     )
 
 
-def _again(one: Still) -> Sample:
-    """Of a group that is as it was, without members."""
+def _row_of_empty(group: Group, one: Empty, before: Sample | None) -> Sample:
     return Sample(
-        group=one.group,
+        group=group,
         at_ms=one.at_ms,
         lag_records=one.lag_records,
-        events_per_second=_rate(one.before, one.at_ms, one.applied_total),
+        events_per_second=_rate(before, one.at_ms, one.applied_total),
         applied_total=one.applied_total,
-        tick_age_ms=one.tick_age_ms,
-        suspect=0,
         member_states={},
-        **{name: getattr(one.before, name) for name in AS_BEFORE},
+        group_epoch=one.group_epoch,
+        tick_age_ms=one.tick_age_ms,
+        **dict.fromkeys(NOBODYS, 0),
     )
 
 

@@ -19,14 +19,17 @@ def of(seen: Iterable[tuple[Group, LiveSnapshot]]) -> list[MapStrip]:
     return [_row(group, snapshot) for group, snapshot in seen]
 
 
+def of_empty(groups: Iterable[tuple[Group, int]]) -> list[MapStrip]:
+    """Of each and its moment; nobody has anything."""
+    return [
+        MapStrip(group=group, at_ms=at_ms, cells=GAP * group.partitions) for group, at_ms in groups
+    ]
+
+
 def keep(rows: Sequence[MapStrip]) -> None:
     MapStrip.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["group"], update_fields=["at_ms", "cells"]
     )
-
-
-def keep_as_they_were(groups: Sequence[Group], at_ms: int) -> None:
-    MapStrip.objects.filter(group__in=groups).update(at_ms=at_ms)
 
 
 def _row(group: Group, snapshot: LiveSnapshot) -> MapStrip:

@@ -146,14 +146,14 @@ def test_a_group_that_cannot_be_sampled_is_not_the_others_trouble(
     group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_group(f"{group.name}-other")
-    row_of = sampling._row
+    row_of = sampling._row_of_empty
 
     def broken(one: Group, *more: Any) -> Sample:
         if one == group:
             raise ZeroDivisionError
         return row_of(one, *more)
 
-    monkeypatch.setattr(sampling, "_row", broken)
+    monkeypatch.setattr(sampling, "_row_of_empty", broken)
     tick()
     assert coordinator.sample_due() == 1
     assert [row.group for row in Sample.objects.all()] == [other]
