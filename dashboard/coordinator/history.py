@@ -7,7 +7,8 @@ missing number is recorded as a gap. Events are trimmed only when they are store
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, starmap
+from itertools import islice, starmap
+from operator import attrgetter
 from typing import TypeVar
 
 from django.db import connection, transaction
@@ -30,6 +31,7 @@ FIELDS = (
 NEW = FIELDS[1:]
 CHANGING = {"ended_ms": "bigint", "end": "varchar", "refused_at_ms": "bigint"}
 ENDS = frozenset(TenureEnd.values)
+_new_of, _changing_of = attrgetter(*NEW), attrgetter(*CHANGING)
 
 T = TypeVar("T")
 
@@ -131,12 +133,11 @@ class _Row:
 def _write(group: Group, events: Sequence[LockEvent]) -> None:
     open_by_number = _open(group, {event.partition.number for event in events})
     known = {row.key: row for row in open_by_number.values()}
-    keys = {(str(event.partition), event.fence) for event in events}
-    known |= {row.key: row for row in _stored(group, keys - known.keys())}
+    keys = [(str(event.partition), event.fence) for event in events]
+    known |= {row.key: row for row in _stored(group, set(keys) - known.keys())}
     changed: dict[tuple[str, int], _Row] = {}
-    for event in events:
-        key, number = (str(event.partition), event.fence), event.partition.number
-        row = known.get(key)
+    for event, key in zip(events, keys, strict=True):
+        row, number = known.get(key), event.partition.number
         if row is None and event.kind == "acquired":
             if before := open_by_number.get(number):
                 # Its own end was lost: this is the latest it can be.
@@ -148,16 +149,24 @@ def _write(group: Group, events: Sequence[LockEvent]) -> None:
             changed[key] = row
             if row.ended_ms is not None and open_by_number.get(number) is row:
                 del open_by_number[number]
-    _update(row for row in changed.values() if row.pk is not None)
-    _insert(group, (row for row in changed.values() if row.pk is None))
+    old = [row for row in changed.values() if row.pk is not None]
+    new = [row for row in changed.values() if row.pk is None]
+    bulk.update(TABLE, CHANGING, ((row.pk or 0, *_changing_of(row)) for row in old))
+    bulk.insert(TABLE, ("group_id", *NEW), ((group.pk, *_new_of(row)) for row in new))
 
 
 def _open(group: Group, numbers: set[int]) -> dict[int, _Row]:
     """Partition number -> its tenure without an end; the oldest, if there should be more."""
-    rows = group.tenures.filter(ended_ms=None).order_by()  # ordered it would read all of them
-    found = (rows.filter(number__in=some).values_list(*FIELDS) for some in _parts(numbers))
-    first = sorted(starmap(_Row, chain.from_iterable(found)), key=_Row.began, reverse=True)
-    return {row.number: row for row in first}
+    columns, found = ", ".join(f'"{name}"' for name in FIELDS), list[_Row]()
+    for some in _parts(numbers):
+        text = (
+            f"SELECT {columns} FROM {TABLE} WHERE group_id = %s AND ended_ms IS NULL"
+            f" AND number IN ({', '.join(['%s'] * len(some))})"
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(text, [group.pk, *some])
+            found += starmap(_Row, cursor.fetchall())
+    return {row.number: row for row in sorted(found, key=_Row.began, reverse=True)}
 
 
 def _stored(group: Group, keys: Collection[tuple[str, int]]) -> Iterator[_Row]:
@@ -180,15 +189,3 @@ def _parts(of: Iterable[T]) -> Iterator[list[T]]:
     rest = iter(of)
     while some := list(islice(rest, ROWS_AT_ONCE)):
         yield some
-
-
-def _update(rows: Iterable[_Row]) -> None:
-    bulk.update(TABLE, CHANGING, ((row.pk or 0, *_values(row, CHANGING)) for row in rows))
-
-
-def _insert(group: Group, rows: Iterable[_Row]) -> None:
-    bulk.insert(TABLE, ("group_id", *NEW), ((group.pk, *_values(row, NEW)) for row in rows))
-
-
-def _values(row: _Row, names: Iterable[str]) -> Sequence[bulk.Value]:
-    return [getattr(row, name) for name in names]

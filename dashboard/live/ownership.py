@@ -5,12 +5,16 @@ it. An event counts when it follows the last one: `seq` has no gaps.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assignment.bounds import MOMENT_MAX
+from assignment.columns import wholes
 from assignment.scripts.lock_events import LockEvent
 from assignment.scripts.rows import UNREADABLE, Since
+from assignment.scripts.values import fields_of
 from assignment.wire import parse_grant, parse_lock
 
 NOBODY = -1
@@ -90,6 +94,9 @@ class Ownership:
         part = slice(first, first + len(locks))
         if self._locks[part] == locks and self._granted[part] == since:
             return wrong
+        if not any(self._locks[part]) and (found := _all(locks, since)) is not None:
+            self._locks[part] = locks
+            return self._begin(first, found, since)
         for number, lock in enumerate(locks, first):
             known, at = self._locks[number], number - first
             if lock == known:
@@ -106,12 +113,44 @@ class Ownership:
             wrong.append(number)
         return wrong
 
+    def _begin(self, first: int, found: "_All", since: Sequence[bytes | None]) -> list[int]:
+        """As `take`, of partitions of which no lock was known."""
+        number = found.at + first
+        self.owner[number] = [self.names.index(name) for name in found.members]
+        self.fence[number], self.since[number] = found.fence, found.since_ms
+        wrong: list[int] = number.tolist()
+        for at in wrong:
+            self._granted[at] = since[at - first]
+        return wrong
+
     def _read(self, number: int, lock: bytes, since: bytes | None) -> None:
         member, fence = parse_lock(lock.decode())
         granted = _since_of(since)
         at_ms = granted.at_ms if granted and granted.fence == fence else 0
         self.put(number, member, fence, at_ms)
         self._granted[number] = since
+
+
+class _All(NamedTuple):
+    """Rows with a lock: `at` [n] places, in order; `since_ms` [n] as in Ownership."""
+
+    at: NDArray[np.int64]
+    members: list[str]
+    fence: Whole
+    since_ms: Whole
+
+
+def _all(locks: Sequence[bytes | None], since: Sequence[bytes | None]) -> _All | None:
+    """All at once; None where one cannot be read so."""
+    at = [place for place, lock in enumerate(locks) if lock is not None]
+    try:
+        members, fences = fields_of([lock for lock in locks if lock is not None], 2, "/")
+        granted, times = fields_of([since[place] or b"" for place in at], 2)
+        fence, of = wholes([*map(int, fences)]), wholes([*map(int, granted)])
+        at_ms = wholes([*map(int, times)], MOMENT_MAX + 1)
+    except UNREADABLE:
+        return None
+    return _All(np.array(at, np.int64), members, fence, np.where(of == fence, at_ms, 0))
 
 
 def _since_of(raw: bytes | None) -> Since | None:

@@ -24,6 +24,7 @@ LISTS = {
     "ownership": "/groups/bench/history/?show=ownership",
 }
 ROUNDS, SAID_EVERY = 30, 5  # requests of each
+LOADS_MAX = 5
 PROGRAM = "from tests.bench import pages; pages.measure({})"
 
 
@@ -50,9 +51,10 @@ def measure(size: int) -> None:
     for turn in range(ROUNDS + 1):
         for name, address in LISTS.items():
             live.hand_over()
-            took_ms = asked(client, address.format(turn + 1))
-            if turn:  # the first one loads what every process loads once
-                taken[name].append(took_ms)
+            if turn:
+                taken[name].append(asked(client, address.format(turn + 1)))
+            else:
+                load(client, address.format(1))
         if turn % SAID_EVERY == 0:
             apart.progress(f"lists of {size} partitions: {turn} of {ROUNDS} rounds")
     every = [ms for found in taken.values() for ms in found]
@@ -67,6 +69,20 @@ def logged_in() -> Any:
     backend = "django.contrib.auth.backends.ModelBackend"
     client.force_login(User.objects.create_superuser("bench"), backend=backend)
     return client
+
+
+def load(client: Any, address: str) -> None:
+    """What every process loads once. Where that takes longer than a page waits, the page says so,
+    and the next one goes on from there. Raises NotMeasured after LOADS_MAX of them.
+    """
+    for again in reversed(range(LOADS_MAX)):
+        try:
+            asked(client, address)
+            return
+        except apart.NotMeasured as error:
+            apart.progress(str(error))
+            if not again:
+                raise
 
 
 def asked(client: Any, address: str) -> float:
