@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import transaction
 
@@ -63,34 +63,35 @@ def sample() -> int:
     return len(_sample(Group.objects.all()))
 
 
-def _sample(groups: Iterable[Group]) -> dict[str, bool]:
+def _sample(of: Iterable[Group]) -> dict[str, bool]:
     """Names of those that were -> whether something of it may need attention soon."""
+    groups = list(of)
     try:
-        before = _newest(groups := list(groups))
-        empty = _empty(groups, before)
-    except AWAY as error:
-        log.warning("samples wait for the database: %s", error)
-        return {}
-    others = [group for group in groups if group.name not in empty]
-    seen = [(group, snapshot) for group in others if (snapshot := _seen(group)) is not None]
-    nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
-    found = [group for group, _ in (*seen, *nobody)]
-    try:
-        _keep(seen, nobody, before)
-        stored = live_groups.advanced([group.name for group, _ in seen])
-        stored += [one.stored for _, one in nobody]
-        mirror.keep_changed(zip(found, stored, strict=True))
-        soon = attending.may_raise(found)
+        return _sampled(groups)
     except AWAY as error:
         log.warning("samples wait for the database: %s", error)
         return {}
     except StoreUnavailable:
         raise
     except Exception:  # the top of a loop: one group's trouble is not the others'
-        if len(found) > 1:
-            return {name: soon for group in found for name, soon in _sample([group]).items()}
-        log.exception("sample failed group=%s", found[0].name)
+        if len(groups) > 1:
+            return {name: soon for group in groups for name, soon in _sample([group]).items()}
+        log.exception("sample failed group=%s", groups[0].name)
         return {}
+
+
+def _sampled(groups: Sequence[Group]) -> dict[str, bool]:
+    before = _newest(groups)
+    empty = _empty(groups, before)
+    others = [group for group in groups if group.name not in empty]
+    seen = [(group, snapshot) for group in others if (snapshot := _seen(group)) is not None]
+    nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
+    found = [group for group, _ in (*seen, *nobody)]
+    _keep(seen, nobody, before)
+    stored = live_groups.advanced([group.name for group, _ in seen])
+    stored += [one.stored for _, one in nobody]
+    mirror.keep_changed(zip(found, stored, strict=True))
+    soon = attending.may_raise(found)
     return {group.name: group.pk in soon for group in found}
 
 

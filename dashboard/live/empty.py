@@ -3,22 +3,23 @@ is read of many at once. Uses no SQL.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
 from assignment.coordinator.reading import ticked
 from assignment.scripts.group_read import read_meta
 from assignment.scripts.rows import UNREADABLE
-from assignment.scripts.values import pairs_of
 from assignment.types import START, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import RedisError, sync_client
-from dashboard.live.groups import StoredAdvance, advanced, redis_now_ms
+from dashboard.live.groups import StoredAdvance, redis_now_ms
 from dashboard.live.progress import UNKNOWN, Progress
 from dashboard.live.queue import last_ticker
 from dashboard.live.scripts import try_each
 
 PARTITIONS_MAX = 500  # of one trip to Redis, and of a group: a larger one is read as ever
+ANSWERS = 8  # of Redis, of each group
 # Of `meta`: that the group is there, and what a sample shows.
 META = ("identity", "group_epoch", "tick_ms", "away", "coordination", "flapping")
 
@@ -66,12 +67,11 @@ def _parts(groups: Mapping[str, Stream]) -> Iterator[list[str]]:
 
 
 def _empty(groups: Mapping[str, Stream]) -> dict[str, Empty]:
-    metas = {name: meta for name, meta in _metas(groups).items() if meta is not None}
-    stored = dict(zip(metas, advanced([*metas]), strict=True))
-    progress = _progress({name: groups[name] for name in metas}, stored)
+    read = _read(groups)
+    progress = _progress({name: groups[name] for name in read}, read)
     ticker, now_ms = last_ticker(), redis_now_ms()
     found = dict[str, Empty]()
-    for name, meta in metas.items():
+    for name, (meta, stored) in read.items():
         try:
             known = ticked(read_meta(meta), ticker)
         except UNREADABLE:
@@ -84,57 +84,73 @@ def _empty(groups: Mapping[str, Stream]) -> dict[str, Empty]:
                 group_epoch=known.group_epoch,
                 lag_records=None if (lag == UNKNOWN).any() else int(lag.sum()),
                 applied_total=int(how_far.total.sum()),
-                stored=stored[name],
+                stored=stored,
             )
     return found
 
 
-def _metas(groups: Mapping[str, Stream]) -> dict[str, dict[str, bytes] | None]:
-    """What `meta` says of each; None where somebody is in it, or it is not there."""
+class _Stored(NamedTuple):
+    meta: Mapping[str, bytes]
+    reached: StoredAdvance
+
+
+def _read(groups: Mapping[str, Stream]) -> dict[str, _Stored]:
+    """Of those that are there, and in which nobody is."""
     pipe = sync_client().pipeline(transaction=False)
     for name, stream in groups.items():
         keys = GroupKeys(name)
         pipe.hmget(keys.meta, *META)
         for key in (keys.members, keys.reports, keys.pauses):
             pipe.hlen(key)
-        pipe.exists(*map(keys.lock, map(str, _of(stream))))
-    answers, found = iter(pipe.execute(raise_on_error=False)), dict[str, dict[str, bytes] | None]()
+        pipe.exists(*(keys.lock(str(partition)) for partition in _of(stream)))
+        for key in (keys.offsets, keys.applied, keys.snapshots):
+            pipe.hgetall(key)
+    answers, found = iter(pipe.execute(raise_on_error=False)), dict[str, _Stored]()
     for name in groups:
-        values, *counts = islice(answers, 5)
-        is_sound = not any(isinstance(answer, Exception) for answer in (values, *counts))
-        is_empty = is_sound and values[0] is not None and not any(counts)
-        found[name] = (
-            {n: v for n, v in zip(META, values, strict=True) if v is not None} if is_empty else None
-        )
+        of_group = [*islice(answers, ANSWERS)]
+        if any(isinstance(answer, Exception) for answer in of_group):
+            continue
+        values, members, reports, pauses, locks, *reached = of_group
+        if values[0] is not None and not (members or reports or pauses or locks):
+            meta = {n: value for n, value in zip(META, values, strict=True) if value is not None}
+            found[name] = _Stored(meta, StoredAdvance.of(reached))
     return found
 
 
-def _progress(
-    groups: Mapping[str, Stream], stored: Mapping[str, StoredAdvance]
-) -> dict[str, Progress]:
+def _progress(groups: Mapping[str, Stream], read: Mapping[str, _Stored]) -> dict[str, Progress]:
     """Without those whose rows are damaged."""
-    offsets = {name: dict(pairs_of(stored[name].offsets)) for name in groups}
+    rows = {name: _rows(stream, read[name].reached) for name, stream in groups.items()}
     asked = []
     for name, stream in groups.items():
         keys = StreamKeys(stream.name)
-        for partition in _of(stream):
-            offset = offsets[name].get(str(partition), str(START).encode())
-            of = keys.entries(partition.number), keys.producers(partition.number)
-            asked.append((of, [offset]))
+        for number, offset in enumerate(rows[name].offsets):
+            of = keys.entries(number), keys.producers(number)
+            asked.append((of, [offset or str(START)]))
     answers = iter(try_each("appended", asked))
     found = dict[str, Progress]()
     for name, stream in groups.items():
-        texts, applied = [*map(str, _of(stream))], dict(pairs_of(stored[name].applied))
-        told = islice(answers, len(texts))
+        told, made = islice(answers, stream.partitions), Progress(stream.partitions)
         backlog = [b"" if isinstance(one, RedisError) else one for one in told]
-        made = Progress(len(texts))
-        rows = [*map(offsets[name].get, texts)], [*map(applied.get, texts)], backlog
-        try:
-            made.take(range(len(texts)), 0, *rows)
-        except UNREADABLE:
-            continue
-        found[name] = made
+        with suppress(*UNREADABLE):
+            made.take(range(stream.partitions), 0, *rows[name], backlog)
+            found[name] = made
     return found
+
+
+class _Rows(NamedTuple):
+    """Of each partition."""
+
+    offsets: list[bytes | None]
+    applied: list[bytes | None]
+
+
+def _rows(stream: Stream, reached: StoredAdvance) -> _Rows:
+    names = [str(partition).encode() for partition in _of(stream)]
+
+    def of(row: Sequence[bytes]) -> list[bytes | None]:
+        return [*map(dict(zip(row[::2], row[1::2], strict=True)).get, names)]
+
+    return _Rows(of(reached.offsets), of(reached.applied))
 
 
 def _of(stream: Stream) -> Sequence[Partition]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import redis
 
@@ -166,6 +166,11 @@ class StoredAdvance(NamedTuple):
     applied: tuple[bytes, ...]
     snapshots: tuple[bytes, ...]
 
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[bytes, bytes]]) -> Self:
+        """The three in their order, as HGETALL gives them."""
+        return cls(*(tuple(chain.from_iterable(row.items())) for row in rows))
+
     def read(self) -> Advance:
         """Raises one of UNREADABLE."""
         return Advance(
@@ -182,8 +187,8 @@ def advanced(groups: Sequence[str]) -> list[StoredAdvance]:
         keys = GroupKeys(name)
         for key in (keys.offsets, keys.applied, keys.snapshots):
             pipe.hgetall(key)
-    found = [tuple(chain.from_iterable(rows.items())) for rows in pipe.execute()]
-    return [StoredAdvance(*found[first : first + 3]) for first in range(0, len(found), 3)]
+    rows = pipe.execute()
+    return [StoredAdvance.of(rows[first : first + 3]) for first in range(0, len(rows), 3)]
 
 
 # --- what happened --------------------------------------------------------------------------------

@@ -110,9 +110,13 @@ def test_a_lock_a_flapping_word_or_damage_is_read_as_ever(group: Group, store: A
     store.hset(keys.meta, "tick_ms", "soon")
     assert not empty(group)
     store.hdel(keys.meta, "tick_ms")
-    store.set(keys.reports, "no hash")
-    assert not empty(group)
-    store.delete(keys.meta, keys.reports)
+    for key in (keys.reports, keys.offsets):
+        store.set(key, "no hash")
+        assert not empty(group)
+        store.delete(key)
+    store.hset(keys.offsets, b"\xff", "of no partition")
+    assert empty(group)
+    store.delete(keys.meta)
     assert not empty(group), "it is not there"
 
 
