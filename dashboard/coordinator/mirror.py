@@ -28,6 +28,7 @@ from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.types import START, Offset, Partition, TargetRow
 from dashboard.coordinator.snapshot_files import place_of
 from dashboard.live import groups as live_groups
+from dashboard.live.advance import Advance, StoredAdvance
 from dashboard.models import Group, PartitionMirror, Rebalance
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _mirrored: dict[tuple[str, int], tuple[float, int]] = {}  # by group: when, and 
 ANEW_S = 300.0  # what is as it was is kept anew then: somebody may have restored the database
 
 
-def keep_changed(found_of: Iterable[tuple[Group, live_groups.StoredAdvance]]) -> None:
+def keep_changed(found_of: Iterable[tuple[Group, StoredAdvance]]) -> None:
     """Of those of which something went on since this process looked last."""
     now_s = time.monotonic()
     for group, found in found_of:
@@ -53,7 +54,7 @@ def keep_changed(found_of: Iterable[tuple[Group, live_groups.StoredAdvance]]) ->
             log.error("offsets of group=%s are not mirrored: %s", group.name, why_unreadable(error))
 
 
-def keep(group: Group, read: GroupRead | live_groups.Advance) -> None:
+def keep(group: Group, read: GroupRead | Advance) -> None:
     """What went on of offsets and snapshot records, into the database."""
     stored = {row.number: row for row in group.mirror.all()}
     changed = []
@@ -80,7 +81,7 @@ def keep(group: Group, read: GroupRead | live_groups.Advance) -> None:
 
 
 def _committed(
-    group: Group, read: GroupRead | live_groups.Advance, stored: Mapping[int, PartitionMirror]
+    group: Group, read: GroupRead | Advance, stored: Mapping[int, PartitionMirror]
 ) -> dict[Partition, Offset]:
     """Redis holds what anybody wrote there: those of the group's partitions that can be."""
     found = {

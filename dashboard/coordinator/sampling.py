@@ -13,6 +13,7 @@ from dashboard.coordinator.rota import Rota, Work
 from dashboard.live import empty as live_empty
 from dashboard.live import groups as live_groups
 from dashboard.live import watching
+from dashboard.live.advance import advanced
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.empty import Empty, Stream
 from dashboard.live.following import GroupNotThere
@@ -88,7 +89,7 @@ def _sampled(groups: Sequence[Group]) -> dict[str, bool]:
     nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
     found = [group for group, _ in (*seen, *nobody)]
     _keep(seen, nobody, before)
-    stored = live_groups.advanced([group.name for group, _ in seen])
+    stored = advanced([group.name for group, _ in seen])
     stored += [one.stored for _, one in nobody]
     mirror.keep_changed(zip(found, stored, strict=True))
     soon = attending.may_raise(found)

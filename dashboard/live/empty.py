@@ -12,8 +12,9 @@ from assignment.scripts.group_read import read_meta
 from assignment.scripts.rows import UNREADABLE
 from assignment.types import START, Partition
 from assignment.wire import GroupKeys, StreamKeys
+from dashboard.live.advance import StoredAdvance
 from dashboard.live.connection import RedisError, sync_client
-from dashboard.live.groups import StoredAdvance, redis_now_ms
+from dashboard.live.groups import redis_now_ms
 from dashboard.live.progress import UNKNOWN, Progress
 from dashboard.live.queue import last_ticker
 from dashboard.live.scripts import try_each

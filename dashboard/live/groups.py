@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import redis
 
@@ -20,7 +19,6 @@ from assignment.coordinator.reading import ticked
 from assignment.coordinator.trimming import Kept
 from assignment.errors import Damaged
 from assignment.plausible import Counted, reached
-from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
 from assignment.scripts.group_read import (
     NO_TICK,
     GroupRead,
@@ -33,8 +31,8 @@ from assignment.scripts.group_read import (
 )
 from assignment.scripts.held import Grants, Locks
 from assignment.scripts.lock_events import LockEvent, check_event, read_event
-from assignment.scripts.rows import UNREADABLE, Applied, AppliedRows, Offsets, each
-from assignment.scripts.values import columns_of, pairs_of
+from assignment.scripts.rows import UNREADABLE, each
+from assignment.scripts.values import pairs_of
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
 from dashboard.live.connection import GroupDamaged, client_at, clients, ms_of, own_key, sync_client
@@ -149,46 +147,6 @@ def look_at(groups: Sequence[str]) -> list[Founded]:
         for name, text, members in texts
         if text is not None
     ]
-
-
-class Advance(NamedTuple):
-    """How far the work on a group's partitions is."""
-
-    offsets: Mapping[Partition, Offset]
-    applied: Mapping[Partition, Applied]
-    snapshots: Mapping[Partition, tuple[SnapshotRecord, ...]]
-
-
-class StoredAdvance(NamedTuple):
-    """As it lies in Redis: names and values of the three hashes."""
-
-    offsets: tuple[bytes, ...]
-    applied: tuple[bytes, ...]
-    snapshots: tuple[bytes, ...]
-
-    @classmethod
-    def of(cls, rows: Iterable[Mapping[bytes, bytes]]) -> Self:
-        """The three in their order, as HGETALL gives them."""
-        return cls(*(tuple(chain.from_iterable(row.items())) for row in rows))
-
-    def read(self) -> Advance:
-        """Raises one of UNREADABLE."""
-        return Advance(
-            Offsets.parse(columns_of(self.offsets)),
-            AppliedRows.parse(columns_of(self.applied)),
-            {Partition.parse(p): read_snapshots(v) for p, v in pairs_of(self.snapshots)},
-        )
-
-
-def advanced(groups: Sequence[str]) -> list[StoredAdvance]:
-    """In their order; one round trip for all."""
-    pipe = sync_client().pipeline(transaction=False)
-    for name in groups:
-        keys = GroupKeys(name)
-        for key in (keys.offsets, keys.applied, keys.snapshots):
-            pipe.hgetall(key)
-    rows = pipe.execute()
-    return [StoredAdvance.of(rows[first : first + 3]) for first in range(0, len(rows), 3)]
 
 
 # --- what happened --------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from assignment.wire import GroupKeys, StreamKeys
 from dashboard import coordinator
 from dashboard.coordinator import mirror, resting, sampling, strips
 from dashboard.live import empty as live_empty
-from dashboard.live import groups as live_groups
 from dashboard.live import watching
+from dashboard.live.advance import advanced
 from dashboard.live.empty import Empty, Stream
 from dashboard.models import Group, MapStrip, Sample
 from tests.dashboard.agents import FakeAgent, tick, until
@@ -130,7 +130,7 @@ def test_nothing_is_asked_of_the_database_for_a_mirror_of_nothing(
     group: Group, store: Any, django_assert_num_queries: Any
 ) -> None:
     with django_assert_num_queries(0):
-        mirror.keep_changed([(group, *live_groups.advanced([group.name]))])
+        mirror.keep_changed([(group, *advanced([group.name]))])
 
 
 def test_a_group_rests_on_after_a_look_that_nothing_asked_for(
