@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from django import template
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -20,6 +21,7 @@ from dashboard.pages.help import finding
 from dashboard.records.queries import colours
 
 register = template.Library()
+STATES_DRAWN = 1_024  # with their reasons, some hundred bytes each
 
 # (icon of img/icons.svg, tone of page.css) -> states
 _SHOWN = {
@@ -55,10 +57,17 @@ _SHOWN = {
 STATES = {word: shown for shown, words in _SHOWN.items() for word in words}
 
 
-@register.inclusion_tag("dashboard/_state.html")
-def state(word: str, why: str = "") -> dict[str, str]:
+@register.simple_tag
+def state(word: str, why: str = "") -> SafeString:
+    return _state(word, why)
+
+
+@lru_cache(STATES_DRAWN, typed=True)  # a text that is escaped already is another one
+def _state(word: str, why: str) -> SafeString:
+    """Lists have one a row, and mostly the same."""
     icon, tone = STATES.get(word, ("question", ""))
-    return {"word": word, "icon": icon, "tone": tone, "why": why}
+    values = {"word": word, "icon": icon, "tone": tone, "why": why}
+    return render_to_string("dashboard/_state.html", values)
 
 
 @register.filter

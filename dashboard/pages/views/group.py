@@ -11,7 +11,6 @@ from dashboard.records.queries import tenures
 
 TABLE_MAX = 500  # rows below the map; the Partitions tab has them all, in pages
 LEGEND_MAX = 60
-PAGE = 200
 
 
 def group_map(request: HttpRequest, name: str) -> HttpResponse:
@@ -38,7 +37,7 @@ def group_snapshot(request: HttpRequest, name: str) -> HttpResponse:
 def group_members(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     members = seen.snapshot.members if seen.snapshot else ()
-    page = Paginator(members, PAGE).get_page(asked.whole("page") or 1)
+    page = Paginator(members, past.PAGE).get_page(asked.whole("page") or 1)
     most = max((m.owned for m in members), default=0) or 1
     staying = _staying(seen)
     owned = seen.snapshot.numbers.owned if seen.snapshot else 0
@@ -70,7 +69,7 @@ def group_partitions(request: HttpRequest, name: str) -> HttpResponse:
     seen, asked = base.see(name), base.Asked(request.GET)
     text, state = asked.text("q"), asked.choice("state", ("", *PARTITION_STATES), "")
     found = seen.snapshot.partitions.found(text, state) if seen.snapshot else ()
-    page = Paginator(found, PAGE).get_page(asked.whole("page") or 1)
+    page = Paginator(found, past.PAGE).get_page(asked.whole("page") or 1)
     rows = seen.rows(list(page))
     owners = {row.number: row.owner for row in rows}
     context = base.group_context(seen, "group_partitions") | {

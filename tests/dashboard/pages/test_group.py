@@ -18,7 +18,7 @@ from dashboard.live import scripts as live
 from dashboard.live.group_state import STUCK_MS
 from dashboard.models import AuditSource, Group
 from dashboard.pages.templatetags import show
-from dashboard.pages.views import group as views
+from dashboard.pages.views import past
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, tick
 from tests.dashboard.scaling import Scene
@@ -87,7 +87,7 @@ def test_members_against_the_mean(visitor: Client, group: Group, agents: list[Fa
 def test_members_are_paged_on_the_server(
     visitor: Client, group: Group, agents: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "PAGE", 1)
+    monkeypatch.setattr(past, "PAGE", 1)
     first, last = sorted(agent.member for agent in agents)
     pages = [
         visitor.get(f"/groups/{group.name}/members/?page={number}").content.decode()
