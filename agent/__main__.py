@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,9 +59,13 @@ class Ended(Exception):
         self.code = code
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> NoReturn:
+    run_to_end(_main)
+
+
+def _main() -> int:
     keep_private()
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    given = sys.argv[1:]
     if given[:1] == [SCALE_DOWN]:
         from agent import scale_down  # with numpy, which an agent may never need
 
@@ -264,9 +268,5 @@ def _note(log: Any, event: str, /, **values: Any) -> None:
     log.info(event, **{name: value for name, value in values.items() if value is not None})
 
 
-def run() -> NoReturn:
-    run_to_end(main)
-
-
 if __name__ == "__main__":
-    run()
+    main()

@@ -7,10 +7,13 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+INTERRUPTED = 130  # as a shell says it of a program that SIGINT ended
+
 
 def run_to_end(main: Callable[[], int | None]) -> NoReturn:
-    """Ends this process with what `main` returns or exits with, 1 if it fails. What is registered
-    with atexit is done; threads that still run are cut off where they are, as by a kill.
+    """Ends this process with what `main` returns or exits with, 1 if it fails, 130 if it was
+    interrupted. What is registered with atexit is done; threads that still run are cut off where
+    they are, as by a kill, and nothing of the caller's is done any more.
 
     Python before 3.14 instead unwinds each daemon thread that comes back from native code while the
     interpreter ends, and a destructor of C++ in its way (numpy has some) aborts the process: signal
@@ -21,8 +24,8 @@ def run_to_end(main: Callable[[], int | None]) -> NoReturn:
         code = _code(main)
         atexit._run_exitfuncs()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed before
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
                 stream.flush()
         os._exit(code)
 
@@ -34,6 +37,8 @@ def _code(main: Callable[[], int | None]) -> int:
         if isinstance(asked.code, int | None):
             return asked.code or 0
         print(asked.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BaseException:
         sys.excepthook(*sys.exc_info())
     return 1

@@ -62,8 +62,9 @@ _log = structlog.get_logger()
 
 
 def main(pipeline: Pipeline) -> NoReturn:
-    """The program of a consumer. Exit codes: 0 ended in order, 1 failed, 3 no agent, 4 its lease
-    ended with a batch in hand, 5 its JVM was killed from outside.
+    """The program of a consumer; it ends the process, so what else is to be done at the end goes to
+    atexit. Exit codes: 0 ended in order, 1 failed, 3 no agent, 4 its lease ended with a batch in
+    hand, 5 its JVM was killed from outside.
     """
     keep_private()
     run_to_end(partial(_main, pipeline))

@@ -88,10 +88,10 @@ def _sampled(groups: Sequence[Group]) -> dict[str, bool]:
     seen = [(group, snapshot) for group in others if (snapshot := _seen(group)) is not None]
     nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
     found = [group for group, _ in (*seen, *nobody)]
-    _keep(seen, nobody, before)
     stored = advanced([group.name for group, _ in seen])
-    stored += [one.stored for _, one in nobody]
-    mirror.keep_changed(zip(found, stored, strict=True))
+    stored |= {group.name: one.stored for group, one in nobody}
+    _keep(seen, nobody, before)
+    mirror.keep_changed((group, stored[group.name]) for group in found if group.name in stored)
     soon = attending.may_raise(found)
     return {group.name: group.pk in soon for group in found}
 

@@ -1,7 +1,8 @@
 """How far the work on a group's partitions is, as Redis has it. Uses no SQL."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, Self
 
 from assignment.scripts.agent_side import SnapshotRecord, read_snapshots
@@ -10,6 +11,8 @@ from assignment.scripts.values import columns_of, pairs_of
 from assignment.types import Offset, Partition
 from assignment.wire import GroupKeys
 from dashboard.live.connection import sync_client
+
+log = logging.getLogger(__name__)
 
 
 class Advance(NamedTuple):
@@ -41,12 +44,19 @@ class StoredAdvance(NamedTuple):
         )
 
 
-def advanced(groups: Sequence[str]) -> list[StoredAdvance]:
-    """In their order; one round trip for all."""
+def advanced(groups: Sequence[str]) -> dict[str, StoredAdvance]:
+    """One round trip for all; without those of which a key is of another kind."""
     pipe = sync_client().pipeline(transaction=False)
     for name in groups:
         keys = GroupKeys(name)
         for key in (keys.offsets, keys.applied, keys.snapshots):
             pipe.hgetall(key)
-    rows = pipe.execute()
-    return [StoredAdvance.of(rows[first : first + 3]) for first in range(0, len(rows), 3)]
+    answers, found = iter(pipe.execute(raise_on_error=False)), dict[str, StoredAdvance]()
+    for name in groups:
+        rows = [*islice(answers, 3)]
+        bad = next((row for row in rows if isinstance(row, Exception)), None)
+        if bad is None:
+            found[name] = StoredAdvance.of(rows)
+        else:
+            log.error("group=%s: how far its work is cannot be read: %s", name, bad)
+    return found

@@ -8,21 +8,19 @@ from itertools import islice
 from typing import NamedTuple
 
 from assignment.coordinator.reading import ticked
-from assignment.scripts.group_read import read_meta
+from assignment.scripts.group_read import Meta, read_meta
 from assignment.scripts.rows import UNREADABLE
 from assignment.types import START, Partition
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.advance import StoredAdvance
-from dashboard.live.connection import RedisError, sync_client
+from dashboard.live.connection import RedisError, StoreUnavailable, sync_client
 from dashboard.live.groups import redis_now_ms
 from dashboard.live.progress import UNKNOWN, Progress
 from dashboard.live.queue import last_ticker
 from dashboard.live.scripts import try_each
 
 PARTITIONS_MAX = 500  # of one trip to Redis, and of a group: a larger one is read as ever
-ANSWERS = 8  # of Redis, of each group
-# Of `meta`: that the group is there, and what a sample shows.
-META = ("identity", "group_epoch", "tick_ms", "away", "coordination", "flapping")
+ANSWERS = 9  # of Redis, of each group
 
 
 class Stream(NamedTuple):
@@ -44,12 +42,14 @@ class Empty(NamedTuple):
 
 
 def empty(groups: Mapping[str, Stream]) -> dict[str, Empty]:
-    """Those of the groups without a member, a report, a lock, a pause, or anything that goes back
-    and forth. Raises StoreUnavailable.
+    """Those of the groups without a member, a target, a report, a lock, a pause, or anything that
+    goes back and forth. Whoever is left out is to be read as ever, which says why: so are all of
+    one trip, when a server does not answer.
     """
     found = dict[str, Empty]()
     for names in _parts(groups):
-        found |= _empty({name: groups[name] for name in names})
+        with suppress(StoreUnavailable):
+            found |= _empty({name: groups[name] for name in names})
     return found
 
 
@@ -70,14 +70,15 @@ def _parts(groups: Mapping[str, Stream]) -> Iterator[list[str]]:
 def _empty(groups: Mapping[str, Stream]) -> dict[str, Empty]:
     read = _read(groups)
     progress = _progress({name: groups[name] for name in read}, read)
-    ticker, now_ms = last_ticker(), redis_now_ms()
+    ticker, now_ms = last_ticker(), redis_now_ms()  # nodes' clocks go alike, as for leases
     found = dict[str, Empty]()
     for name, (meta, stored) in read.items():
         try:
             known = ticked(read_meta(meta), ticker)
         except UNREADABLE:
             continue
-        if (how_far := progress.get(name)) is not None and not known.flapping:
+        how_far = progress.get(name)
+        if how_far is not None and _is_of(groups[name], known) and not known.flapping:
             lag = how_far.lag()
             found[name] = Empty(
                 at_ms=now_ms,
@@ -90,18 +91,24 @@ def _empty(groups: Mapping[str, Stream]) -> dict[str, Empty]:
     return found
 
 
+def _is_of(stream: Stream, meta: Meta) -> bool:
+    """False: its settings are others in Redis, or are not there."""
+    settings = meta.settings
+    return settings is not None and stream == (settings.stream, settings.partitions)
+
+
 class _Stored(NamedTuple):
-    meta: Mapping[str, bytes]
+    meta: Mapping[bytes, bytes]
     reached: StoredAdvance
 
 
 def _read(groups: Mapping[str, Stream]) -> dict[str, _Stored]:
-    """Of those that are there, and in which nobody is."""
+    """Of those in which nobody is."""
     pipe = sync_client().pipeline(transaction=False)
     for name, stream in groups.items():
         keys = GroupKeys(name)
-        pipe.hmget(keys.meta, *META)
-        for key in (keys.members, keys.reports, keys.pauses):
+        pipe.hgetall(keys.meta)
+        for key in (keys.members, keys.target, keys.reports, keys.pauses):
             pipe.hlen(key)
         pipe.exists(*(keys.lock(str(partition)) for partition in _of(stream)))
         for key in (keys.offsets, keys.applied, keys.snapshots):
@@ -111,10 +118,9 @@ def _read(groups: Mapping[str, Stream]) -> dict[str, _Stored]:
         of_group = [*islice(answers, ANSWERS)]
         if any(isinstance(answer, Exception) for answer in of_group):
             continue
-        values, members, reports, pauses, locks, *reached = of_group
-        if values[0] is not None and not (members or reports or pauses or locks):
-            meta = {n: value for n, value in zip(META, values, strict=True) if value is not None}
-            found[name] = _Stored(meta, StoredAdvance.of(reached))
+        meta, *counts = of_group[:-3]
+        if not any(counts):
+            found[name] = _Stored(meta, StoredAdvance.of(of_group[-3:]))
     return found
 
 

@@ -14,7 +14,7 @@ import redis
 from redis.client import Pipeline
 from redis.exceptions import MovedError
 
-from dashboard.live.nodes import Moved
+from dashboard.live.nodes import Moved, StoreUnavailable
 
 AFTER_COUNT = frozenset(("EVAL", "EVALSHA"))  # the keys come behind their number
 AFTER_SUBCOMMAND = frozenset(("MEMORY", "OBJECT", "XGROUP", "XINFO"))
@@ -118,6 +118,15 @@ class Routed(redis.Redis):
         return RoutedPipeline(self.nodes, transaction)
 
     def script_load(self, script: Any) -> Any:
-        """On every node that has keys."""
-        answers = [client.script_load(script) for client in self.nodes.every()]
+        """On every node that has keys. One that is away is so for whoever asks it, and only for
+        them. Raises StoreUnavailable when all are.
+        """
+        answers, away = [], list[StoreUnavailable]()
+        for client in self.nodes.every():
+            try:
+                answers.append(client.script_load(script))
+            except StoreUnavailable as error:
+                away.append(error)
+        if not answers:
+            raise away[0]
         return answers[0]

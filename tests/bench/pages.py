@@ -25,7 +25,7 @@ LISTS = {
 }
 ROUNDS, SAID_EVERY = 30, 5  # requests of each
 LOADS_MAX = 10
-PAUSE_S = 2.0  # as long as Redis is left alone after it was late
+PAUSE_S = 2.0  # for longer than a server is left alone that was late (live/deadline.py)
 PROGRAM = "from tests.bench import pages; pages.measure({})"
 
 

@@ -22,7 +22,7 @@ from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable, client_at, own_key, sync_client
 from dashboard.live.primary import follow_as_broker
 from dashboard.live.scripts import script
-from dashboard.models import AuditSource
+from dashboard.models import AuditSource, Sample
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, make_group, owners, tick, until
 from tests.dashboard.conftest import Point
@@ -170,6 +170,28 @@ def test_one_node_away_stops_no_group_of_another_and_its_replica_takes_over(
     tick()
     after = {name: live_groups.counted(name).incarnation for name in made}
     assert after == {lost: before[lost] + 1, named[here]: before[named[here]]}
+    cluster.revive(dead)
+
+
+def test_an_empty_group_whose_node_is_away_keeps_no_sample_from_others(
+    cluster: Cluster, group_name: str
+) -> None:
+    here = nodes.node_of(own_key("ticker"))
+    named = on_each_node(cluster, group_name)
+    lost = named[next(url for url in named if url != here)]
+    dead = cluster.primary_of(GroupKeys(lost).meta)
+    streams = (f"{group_name}-{number}" for number in range(100))
+    lives = next(
+        s for s in streams if cluster.primary_of(StreamKeys(s).entries(0)).address != dead.address
+    )
+    for name in (lost, named[here]):
+        make_group(name, partitions=1, stream=lives)
+    tick()
+    assert coordinator.sample() == 2
+    dead.server.kill()
+    assert coordinator.sample() == 1
+    assert [row.group.name for row in Sample.objects.all()].count(named[here]) == 2
+    cluster.await_another(GroupKeys(lost).meta, dead)
     cluster.revive(dead)
 
 

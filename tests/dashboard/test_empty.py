@@ -1,5 +1,6 @@
 """What is read of groups in which nobody is, against what is shown of them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_whole_turn_keeps_sample_strip_and_mirror(
     assert group.samples.latest("at_ms").events_per_second == 0
 
 
-@pytest.mark.parametrize("key", ["members", "reports", "pauses"])
+@pytest.mark.parametrize("key", ["members", "target", "reports", "pauses"])
 def test_who_has_anything_is_not_empty(group: Group, store: Any, key: str) -> None:
     assert empty(group)
     store.hset(getattr(GroupKeys(group.name), key), "x", "y")
@@ -116,6 +117,13 @@ def test_a_lock_a_flapping_word_or_damage_is_read_as_ever(group: Group, store: A
         store.delete(key)
     store.hset(keys.offsets, b"\xff", "of no partition")
     assert empty(group)
+    before = store.hgetall(keys.meta)
+    others = json.dumps(json.loads(before[b"settings"]) | {"partitions": 5})
+    for bad in ({"incarnation": 2**40}, {"settings": "{"}, {"settings": others}):
+        store.hset(keys.meta, mapping=bad)
+        assert not empty(group), bad
+        store.hset(keys.meta, mapping=before)
+    assert empty(group)
     store.delete(keys.meta)
     assert not empty(group), "it is not there"
 
@@ -130,7 +138,7 @@ def test_nothing_is_asked_of_the_database_for_a_mirror_of_nothing(
     group: Group, store: Any, django_assert_num_queries: Any
 ) -> None:
     with django_assert_num_queries(0):
-        mirror.keep_changed([(group, *advanced([group.name]))])
+        mirror.keep_changed([(group, advanced([group.name])[group.name])])
 
 
 def test_a_group_rests_on_after_a_look_that_nothing_asked_for(

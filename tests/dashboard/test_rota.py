@@ -142,18 +142,22 @@ def test_what_may_need_attention_soon_is_sampled_as_often_as_ever(group: Group, 
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("kind", ["_row", "_row_of_empty"])
 def test_a_group_that_cannot_be_sampled_is_not_the_others_trouble(
-    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
+    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     other = make_group(f"{group.name}-other")
-    row_of = sampling._row_of_empty
+    if kind == "_row":
+        for one in (group, other):
+            FakeAgent(one, "a").start()
+    row_of = getattr(sampling, kind)
 
     def broken(one: Group, *more: Any) -> Sample:
         if one == group:
             raise ZeroDivisionError
         return row_of(one, *more)
 
-    monkeypatch.setattr(sampling, "_row_of_empty", broken)
+    monkeypatch.setattr(sampling, kind, broken)
     tick()
     assert coordinator.sample_due() == 1
     assert [row.group for row in Sample.objects.all()] == [other]

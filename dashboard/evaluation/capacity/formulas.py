@@ -2,8 +2,8 @@
 of the load times a measured constant. Pure: the constants and the loads are given.
 
 Which term a figure has follows from what the code does: web processes answer beats, by trips to
-Redis; ticks glance at each group; samples read a whole group, as often as their share of a
-processor allows; members renew their locks; and so on.
+Redis; ticks glance at each group; samples read a whole group that has members, as often as their
+share of a processor allows; members renew their locks; and so on.
 """
 
 import math

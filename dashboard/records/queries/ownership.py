@@ -64,7 +64,8 @@ def changes(group: Group, from_ms: int, to_ms: int) -> Sequence[Row]:
 def _fetched(text: str, values: dict[str, int]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(text, values)
-        return [*cursor.fetchall()]
+        rows: list[Any] = cursor.fetchall()
+    return rows
 
 
 def steps(group: Group, from_ms: int, to_ms: int, most: int) -> list[Step]:
