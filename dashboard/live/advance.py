@@ -30,6 +30,12 @@ class StoredAdvance(NamedTuple):
     applied: tuple[bytes, ...]
     snapshots: tuple[bytes, ...]
 
+    @staticmethod
+    def keys(group: str) -> tuple[str, ...]:
+        """Of the three hashes."""
+        keys = GroupKeys(group)
+        return keys.offsets, keys.applied, keys.snapshots
+
     @classmethod
     def of(cls, rows: Iterable[Mapping[bytes, bytes]]) -> Self:
         """The three in their order, as HGETALL gives them."""
@@ -48,8 +54,7 @@ def advanced(groups: Sequence[str]) -> dict[str, StoredAdvance]:
     """One round trip for all; without those of which a key is of another kind."""
     pipe = sync_client().pipeline(transaction=False)
     for name in groups:
-        keys = GroupKeys(name)
-        for key in (keys.offsets, keys.applied, keys.snapshots):
+        for key in StoredAdvance.keys(name):
             pipe.hgetall(key)
     answers, found = iter(pipe.execute(raise_on_error=False)), dict[str, StoredAdvance]()
     for name in groups:

@@ -111,7 +111,7 @@ def _read(groups: Mapping[str, Stream]) -> dict[str, _Stored]:
         for key in (keys.members, keys.target, keys.reports, keys.pauses):
             pipe.hlen(key)
         pipe.exists(*(keys.lock(str(partition)) for partition in _of(stream)))
-        for key in (keys.offsets, keys.applied, keys.snapshots):
+        for key in StoredAdvance.keys(name):
             pipe.hgetall(key)
     answers, found = iter(pipe.execute(raise_on_error=False)), dict[str, _Stored]()
     for name in groups:

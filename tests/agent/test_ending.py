@@ -13,19 +13,20 @@ import atexit, sys, threading
 import numpy as np
 from agent.ending import run_to_end
 
-begun = threading.Barrier(4)
+planned = threading.Semaphore(0)
 
 def plan():
     numbers = np.arange(50_000) % 100
-    begun.wait()
     while True:
         np.unique(numbers)  # whose destructor waits for the interpreter
+        planned.release()
 
 def main():
     atexit.register(print, "registered")
     for _ in range(3):
         threading.Thread(target=plan, daemon=True).start()
-    begun.wait()
+    for _ in range(100):
+        planned.acquire()
     print("done")
     {last}
 

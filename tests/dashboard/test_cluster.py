@@ -143,13 +143,17 @@ def test_a_key_by_key_move_is_passing_trouble_until_it_is_done(
     assert coordinator.rebalance(group.name).startswith(("epoch", "nothing changed"))
 
 
+def on_two_nodes(cluster: Cluster, prefix: str) -> tuple[str, str]:
+    """Names of groups: on the node that has the dashboard's own keys, and on another."""
+    here, named = nodes.node_of(own_key("ticker")), on_each_node(cluster, prefix)
+    return named[here], named[next(url for url in named if url != here)]
+
+
 def test_one_node_away_stops_no_group_of_another_and_its_replica_takes_over(
     cluster: Cluster, group_name: str
 ) -> None:
-    here = nodes.node_of(own_key("ticker"))
-    named = on_each_node(cluster, group_name)
-    lost = named[next(url for url in named if url != here)]
-    made = {name: make_group(name) for name in (lost, named[here])}
+    stays, lost = on_two_nodes(cluster, group_name)
+    made = {name: make_group(name) for name in (lost, stays)}
     agents = {name: FakeAgent(group, "a") for name, group in made.items()}
     for name, one in agents.items():
         one.start()
@@ -161,7 +165,7 @@ def test_one_node_away_stops_no_group_of_another_and_its_replica_takes_over(
     dead.server.kill()
     assert glances.away(made) == {lost}
     coordinator.tick()
-    assert coordinator.rebalance(named[here]).startswith("nothing changed")
+    assert coordinator.rebalance(stays).startswith("nothing changed")
     found = health.look()
     assert found.failing_named == (lost,)
     assert found.away == (f"{dead.address.host}:{dead.address.port}",)
@@ -169,28 +173,26 @@ def test_one_node_away_stops_no_group_of_another_and_its_replica_takes_over(
     until(lambda: not glances.away(made), seconds=30)
     tick()
     after = {name: live_groups.counted(name).incarnation for name in made}
-    assert after == {lost: before[lost] + 1, named[here]: before[named[here]]}
+    assert after == {lost: before[lost] + 1, stays: before[stays]}
     cluster.revive(dead)
 
 
 def test_an_empty_group_whose_node_is_away_keeps_no_sample_from_others(
     cluster: Cluster, group_name: str
 ) -> None:
-    here = nodes.node_of(own_key("ticker"))
-    named = on_each_node(cluster, group_name)
-    lost = named[next(url for url in named if url != here)]
+    stays, lost = on_two_nodes(cluster, group_name)
     dead = cluster.primary_of(GroupKeys(lost).meta)
     streams = (f"{group_name}-{number}" for number in range(100))
     lives = next(
         s for s in streams if cluster.primary_of(StreamKeys(s).entries(0)).address != dead.address
     )
-    for name in (lost, named[here]):
+    for name in (lost, stays):
         make_group(name, partitions=1, stream=lives)
     tick()
     assert coordinator.sample() == 2
     dead.server.kill()
     assert coordinator.sample() == 1
-    assert [row.group.name for row in Sample.objects.all()].count(named[here]) == 2
+    assert [row.group.name for row in Sample.objects.all()].count(stays) == 2
     cluster.await_another(GroupKeys(lost).meta, dead)
     cluster.revive(dead)
 
