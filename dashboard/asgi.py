@@ -28,6 +28,7 @@ from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web import PROTOCOLS, problems  # noqa: E402
+from dashboard.web.answered import Answered  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
 from dashboard.web.places import LEFT, Places  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
@@ -39,6 +40,7 @@ SWITCH_S = 0.001  # so soon a thread that reads a large report lets the loop go 
 
 log = logging.getLogger(__name__)
 agents = AgentApi()
+answered = Answered.from_environment()
 in_turn: Any = pages
 if settings.IS_POOLED:
     in_turn = Places(pages, settings.DATABASE_POOL - LEFT, ("/healthz", settings.STATIC_URL))
@@ -51,12 +53,16 @@ people = ProtocolTypeRouter(
 
 
 async def application(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    if scope["type"] != "lifespan":
-        scope = as_connected(scope)
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+        return
+    await _answer(as_connected(scope), receive, send)
+    answered.now()
+
+
+async def _answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     if scope["type"] == "http" and scope["path"].startswith(API_PREFIX):
         await agents(scope, receive, send)
-    elif scope["type"] == "lifespan":
-        await _lifespan(receive, send)
     elif has_nul(scope):
         await _refuse(scope, send)
     else:

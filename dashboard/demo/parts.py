@@ -23,6 +23,7 @@ from dashboard.demo.embedded_redis import (
 )
 from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, GROUP, PRODUCER_TOKEN, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
+from dashboard.web import answered
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWER_TIMEOUT_S = 5.0
@@ -133,18 +134,21 @@ class Parts:
 
     def web(self, number: int = 1, port: int = 0, shared_port: int = 0) -> Process:
         """`port` 0: that of the options, with no other process."""
-        port = port or self.options.port
+        name, port = numbered("web", number), port or self.options.port
         options = ("--host", "127.0.0.1", "--port", str(port))
         shared = ("--shared-port", str(shared_port)) if shared_port else ()
+        sign = self.log(name).with_suffix(".answered")
         return self.process(
-            numbered("web", number),
+            name,
             WEB,
             "dashboard.web",
             *(*options, *shared, "--no-access-log", "--no-proxy-headers"),
             "--timeout-graceful-shutdown",
             "3",
+            environment={answered.VARIABLE: str(sign.absolute())},
             is_ready=lambda: answers(port, "/healthz"),
-            is_healthy=lambda: answers(port, "/healthz"),
+            # One with more to do than it can keeps also this question waiting, and answers others.
+            is_healthy=lambda: answers(port, "/healthz") or answered.lately(sign, HUNG_S),
         )
 
     def workers(self) -> list[Process]:

@@ -1,0 +1,135 @@
+"""By what a web process that is too busy for one more question is told from one that hangs."""
+
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard import asgi
+from dashboard.demo import parts
+from dashboard.demo.embedded_redis import free_port
+from dashboard.demo.options import Options
+from dashboard.demo.parts import Parts
+from dashboard.demo.tree import Process
+from dashboard.web import answered
+from dashboard.web.answered import Answered
+
+
+def age(file: Path) -> None:
+    os.utime(file, (0, 0))
+
+
+@pytest.fixture
+def sign(tmp_path: Path) -> Path:
+    return tmp_path / "sign"
+
+
+def test_an_answer_is_told_by_the_time_of_the_file(sign: Path) -> None:
+    assert not answered.lately(sign, 60)
+    Answered(sign).now()
+    assert answered.lately(sign, 60)
+    age(sign)
+    assert not answered.lately(sign, 60)
+
+
+def test_thousands_of_answers_touch_it_once_a_second(
+    sign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(answered.time, "monotonic", lambda: now_s[0])
+    told = Answered(sign)
+    told.now()
+    age(sign)
+    now_s[0] += 0.9
+    told.now()
+    assert not answered.lately(sign, 60)
+    now_s[0] += 0.2
+    told.now()
+    assert answered.lately(sign, 60)
+
+
+def test_who_is_given_no_file_or_one_that_cannot_be_made_answers_all_the_same(
+    tmp_path: Path,
+) -> None:
+    Answered(None).now()
+    gone = tmp_path / "gone" / "sign"
+    told = Answered(gone)
+    told.now()
+    gone.parent.mkdir()
+    told.now()
+    assert not gone.exists(), "it is not tried for ever"
+
+
+async def test_every_answer_of_the_application_is_told(
+    sign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "answered", Answered(sign))
+    said = list[str]()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message["type"])
+
+    scope = {"type": "http", "path": "/a\0b", "query_string": b"", "headers": [], "method": "GET"}
+    await asgi.application(scope, receive, send)
+    assert said and answered.lately(sign, 60)
+
+
+@pytest.fixture
+def server() -> Iterator[HTTPServer]:
+    """Says 200 to whatever is asked."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    made = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def web_at(port: int, data: Path) -> tuple[Process, Path]:
+    """As a part of the tree, and the file that it is told to touch."""
+    web = Parts(Options(data=data, port=port), "redis://").web()
+    file = Path(web.environment[answered.VARIABLE])
+    file.parent.mkdir()
+    return web, file
+
+
+def test_a_web_process_hangs_when_nobody_is_answered(tmp_path: Path) -> None:
+    web, file = web_at(free_port(), tmp_path)
+    assert not web.healthy()
+    file.touch()
+    assert web.healthy(), "it answers others, and is only busy"
+    age(file)
+    assert not web.healthy()
+
+
+def test_who_answers_needs_no_file(tmp_path: Path, server: HTTPServer) -> None:
+    web, file = web_at(server.server_port, tmp_path)
+    assert web.healthy() and not file.exists()
+
+
+def test_several_have_a_file_each(tmp_path: Path) -> None:
+    webs = Parts(Options(data=tmp_path, port=1, webs=2), "redis://").webs()
+    assert len({web.environment[answered.VARIABLE] for web in webs}) == 2
+
+
+def test_the_file_is_looked_at_for_as_long_as_any_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web, file = web_at(free_port(), tmp_path)
+    file.touch()
+    monkeypatch.setattr(parts, "HUNG_S", -1.0)
+    assert not web.healthy()
