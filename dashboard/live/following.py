@@ -3,10 +3,10 @@ and checked against Redis a part at a time.
 
 Every look reads the events since the last one, what members said, and some partitions whole: all
 of a small group, of a large one those that were read longest ago; what the first one lacks is how
-far the work on most of a large group is. So locks, targets and members are
-as of the look; commits and lag are as old as `read_ms` of the cells says. Where the log does not
-lead on (trimmed, another Redis, another group of that name, other settings) everything is read
-anew.
+far the work on most of a large group is. So locks, targets and members are as of the look; commits
+and lag are as old as `read_ms` of the cells says. Whoever shows the locks at once looks without
+progress and goes on with that afterwards. Where the log does not lead on (trimmed, another Redis,
+another group of that name, other settings) everything is read anew.
 """
 
 import logging
@@ -50,30 +50,45 @@ class Following:
         self._state: _State | None = None
         self._names = Names()
 
-    def look(self, *, whole: bool = False) -> LiveSnapshot:
-        """`whole`: no part is older than the look. Raises StoreUnavailable, GroupNotThere."""
+    def look(self, *, whole: bool = False, progress: bool = True) -> LiveSnapshot:
+        """`whole`: no part is older than the look. Without `progress` that of a large group is left
+        to `go_on`. Raises StoreUnavailable, GroupNotThere.
+        """
         for _ in range(ANEW_MAX):
             try:
-                return self._look(whole)
+                return self._look(whole, progress)
             except LogGap as gap:
-                log.info("group=%s is read anew: %s", self.group, gap)
-                self._state = None
+                self._read_anew(gap)
             except Damaged as error:
                 self._state = None
                 raise _of_group(self.group, error) from error
         raise StoreUnavailable(f"group {self.group!r} changed faster than it can be read")
 
-    def _look(self, whole: bool) -> LiveSnapshot:
+    def go_on(self) -> None:
+        """Reads progress that a look without it left out, in turn. Raises StoreUnavailable."""
+        state = self._state
+        if state is None or state.is_small:
+            return
+        try:
+            state.read(state.read_in_turn(whole=False))
+        except LogGap as gap:
+            self._read_anew(gap)
+        except Damaged as error:
+            self._state = None
+            raise _of_group(self.group, error) from error
+
+    def _read_anew(self, gap: LogGap) -> None:
+        log.info("group=%s is read anew: %s", self.group, gap)
+        self._state = None
+
+    def _look(self, whole: bool, progress: bool) -> LiveSnapshot:
         state = self._state = self._state or self._begun()
-        began_s = time.monotonic()
-        oldest, *others = state.parts_by_age()
-        for part in others:
-            age_s, spent_s = began_s - state.read_s[part], time.monotonic() - began_s
-            if whole or (age_s > FRESH_S and spent_s < BUDGET_S):
-                state.read(part)
-            elif not state.knows(part):
-                state.read(part, progress=False)
-        told = reading.told_in(state.read(oldest, keys=True), state.heard)
+        left: int | None = None
+        if progress or state.is_small:
+            left = state.read_in_turn(whole)
+        else:
+            state.read_unknown()
+        told = reading.told_in(state.read(left, keys=True), state.heard)
         if _stream_of(self.group, told.read.meta) != (state.held.stream, state.held.size):
             raise LogGap("its partitions are others")
         return state.shown(told)
@@ -99,27 +114,47 @@ class _State:
         self.read_s = [-inf] * parts  # when progress of each was read last, monotonic; -inf: never
         self._known: set[int] = set()  # parts that were read, with progress or without
 
-    def parts_by_age(self) -> list[int]:
-        return sorted(range(len(self.read_s)), key=self.read_s.__getitem__)
+    @property
+    def is_small(self) -> bool:
+        """One reading has all of it."""
+        return len(self.read_s) == 1
 
-    def knows(self, part: int) -> bool:
-        return part in self._known
+    def read_in_turn(self, whole: bool) -> int:
+        """Some parts, or all that are due; not the one that is due first, whose number it says."""
+        began_s = time.monotonic()
+        oldest, *others = sorted(range(len(self.read_s)), key=self.read_s.__getitem__)
+        for part in others:
+            age_s, spent_s = began_s - self.read_s[part], time.monotonic() - began_s
+            if whole or (age_s > FRESH_S and spent_s < BUDGET_S):
+                self.read(part)
+            elif part not in self._known:
+                self.read(part, progress=False)
+        return oldest
 
-    def read(self, part: int, *, keys: bool = False, progress: bool = True) -> Reading:
-        """The log up to now, and the part's rows. Raises LogGap."""
-        stream, with_ = self.held.stream, {"keys": keys, "progress": progress}
+    def read_unknown(self) -> None:
+        """The locks of parts that were never read."""
+        for part in sorted(set(range(len(self.read_s))) - self._known):
+            self.read(part, progress=False)
+
+    def read(self, part: int | None, *, keys: bool = False, progress: bool = True) -> Reading:
+        """The log up to now, and the part's rows, if any. Raises LogGap."""
+        if part is None:
+            return self._read(range(0), keys=keys, progress=False)
         first = part * PARTITIONS_MAX
         span = range(first, min(first + PARTITIONS_MAX, self.held.size))
-        while True:
-            found = reading.read(self.group, self._position, stream, span, **with_)
-            self._forward(found)
-            if found.is_all:
-                break
+        found = self._read(span, keys=keys, progress=progress)
         self._take(part, span, found)
         self._known.add(part)
         if progress:
             self.read_s[part] = time.monotonic()
         return found
+
+    def _read(self, span: range, **what: bool) -> Reading:
+        while True:
+            found = reading.read(self.group, self._position, self.held.stream, span, **what)
+            self._forward(found)
+            if found.is_all:
+                return found
 
     def _forward(self, found: Reading) -> None:
         if found.source != self._source:

@@ -128,6 +128,11 @@ class Seen:
     def able(self) -> int:
         return sum(member.able for member in self.read.members.values())
 
+    @cached_property
+    def read_ms(self) -> int:
+        """The cells' oldest."""
+        return int(self.cells.read_ms.min())
+
     def silent_ms(self, member: str) -> int:
         return self.read.now_ms - self.read.beats.get(member, 0)
 
@@ -287,5 +292,5 @@ def _numbers(
 
 def _rate(seen: Seen, member: str, health: ConsumerHealth) -> float:
     """Of its last batch, as it says itself; 0 when that is too long ago to be what happens now."""
-    idle = int(seen.cells.read_ms.min()) - seen.committed.get(member, 0) > RATE_HOLDS_MS
+    idle = seen.read_ms - seen.committed.get(member, 0) > RATE_HOLDS_MS
     return 0.0 if idle else health.rows_per_second

@@ -33,15 +33,19 @@ class _Shared:
         self._began_s = 0.0  # the last reading that was whole
         self._was_whole = False
 
-    def snapshot(self, whole: bool) -> LiveSnapshot:
+    def snapshot(self, whole: bool, progress: bool) -> LiveSnapshot:
         asked_s = time.monotonic()
         with self._alone():
             fits = self._began_s > asked_s and (self._was_whole or not whole)
             if self.last is None or not fits:
                 began_s = time.monotonic()
-                self.last = self.following.look(whole=whole)
+                self.last = self.following.look(whole=whole, progress=progress)
                 self._began_s, self._was_whole = began_s, whole
             return self.last
+
+    def go_on(self) -> None:
+        with self._alone():
+            self.following.go_on()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -64,19 +68,25 @@ def last_snapshot(group: str) -> LiveSnapshot | None:
     return known.last if known else None
 
 
-def snapshot(group: str, *, whole: bool = False) -> LiveSnapshot:
+def snapshot(group: str, *, whole: bool = False, progress: bool = True) -> LiveSnapshot:
     """As of now, but lag, offsets and commits as of the cells' `read_ms`; with `whole` all of it.
-    Raises StoreUnavailable, GroupNotThere.
+    Whoever asks without `progress` gets it sooner, and calls `go_on` once it is shown. Raises
+    StoreUnavailable, GroupNotThere.
     """
     shared = _shared(group)
     try:
-        return shared.snapshot(whole)
+        return shared.snapshot(whole, progress)
     except GroupNotThere:
         with _keeping:
             _drop((settings.REDIS_URL, group))
         raise
     finally:
         _weigh((settings.REDIS_URL, group))
+
+
+def go_on(group: str) -> None:
+    """Reads lag, offsets and commits for the next snapshot. Raises StoreUnavailable."""
+    _shared(group).go_on()
 
 
 def rows(snapshot: LiveSnapshot, numbers: Sequence[int]) -> list[LivePartition]:

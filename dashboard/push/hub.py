@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from dashboard.live import watching
@@ -106,7 +107,11 @@ class Hub:
                 took_s = now_s() - began_s
                 await asyncio.sleep(self._framed_at + FRAME_EVERY_S - now_s())
                 is_more = await self._tell()
-                await asyncio.sleep(max(FRAME_EVERY_S - took_s, REST_SHARE * took_s))
+                told_s = now_s()
+                await self._go_on()
+                went_s = now_s() - told_s
+                every_s = max(FRAME_EVERY_S, (1 + REST_SHARE) * took_s, 2 * went_s)
+                await asyncio.sleep(every_s - took_s - went_s)
                 if not is_more:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(READ_EVERY_S - FRAME_EVERY_S):
@@ -130,7 +135,8 @@ class Hub:
     async def _read(self) -> None:
         self._changed.clear()
         try:
-            snapshot = await asyncio.to_thread(within()(watching.snapshot), self.group)
+            look = partial(within()(watching.snapshot), self.group, progress=False)
+            snapshot = await asyncio.to_thread(look)
         except StoreUnavailable as error:
             self._problem = str(error)
             return
@@ -144,6 +150,15 @@ class Hub:
             self._changes = Changes(snapshot)
         else:
             self._changes.feed(snapshot)
+
+    async def _go_on(self) -> None:
+        """With what changes all the time, now that the locks are told."""
+        try:
+            await asyncio.to_thread(within()(watching.go_on), self.group)
+        except StoreUnavailable:
+            pass  # the next reading says so
+        except Exception:
+            log.exception("group=%s: its progress cannot be read", self.group)
 
     async def _tell(self) -> bool:
         """One frame at most. Whether more is left to tell."""

@@ -15,7 +15,7 @@ from assignment.wire import GroupKeys, Heartbeat, settings_text
 from dashboard import coordinator
 from dashboard.live import following, health, reading, watching
 from dashboard.live.cells import KEPT_MS
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import GroupDamaged, sync_client
 from dashboard.live.following import Following
 from dashboard.live.scripts import run
 from dashboard.models import Group
@@ -262,6 +262,61 @@ def test_the_first_look_at_a_large_group_knows_owners_and_most_lag_not(six: Grou
     assert shot.numbers.lag_records == 0
 
 
+def test_locks_are_looked_at_without_waiting_for_progress_which_goes_on_in_turn(
+    six: Group, readings: list[tuple[Any, bool]]
+) -> None:
+    agents = staffed(six, "a", "b")
+    followed = Following(six.name)
+    first = followed.look(progress=False)
+    assert {row.owner for row in first.partitions} == {"a", "b"}
+    assert {row.lag_records for row in first.partitions} == {None}
+    readings.clear()
+    agents[0].release(sorted(agents[0].held))
+    found = followed.look(progress=False)
+    assert readings == [(range(0), True)], "no partition's rows"
+    assert {row.owner for row in found.partitions} == {None, "b"}
+    for _ in range(6):
+        followed.go_on()
+    assert readings[1:] == [(range(n, n + 1), False) for n in range(6)]
+    assert followed.look(progress=False).numbers.lag_records == 0
+
+
+def test_a_small_group_has_its_progress_with_its_locks(
+    store: Any, group_name: str, db: None, readings: list[tuple[Any, bool]]
+) -> None:
+    followed = Following(make_group(group_name, partitions=6).name)
+    assert followed.look(progress=False).numbers.lag_records == 0
+    readings.clear()
+    followed.go_on()
+    assert not readings, "nothing was left out"
+
+
+def test_a_row_that_denies_the_events_is_found_by_who_goes_on(
+    six: Group, readings: list[tuple[Any, bool]]
+) -> None:
+    staffed(six, "a")
+    followed, before = Following(six.name), counts.differences.get(six.name, 0)
+    fence = followed.look(progress=False).partitions[0].fence
+    sync_client().set(GroupKeys(six.name).lock(P(six, 0)), f"nobody-knows/{fence}")
+    followed.go_on()
+    assert counts.differences.get(six.name, 0) == before + 1
+    readings.clear()
+    assert followed.look(progress=False).partitions[0].owner == "nobody-knows"
+    assert len(readings) > 6, "all of it anew"
+    followed._state = None
+    followed.go_on()
+
+
+def test_what_damaged_records_say_of_progress_is_told_by_who_goes_on(six: Group) -> None:
+    staffed(six, "a")
+    followed = Following(six.name)
+    followed.look(progress=False)
+    sync_client().hset(GroupKeys(six.name).applied, f"{six.stream}:0", "no number")
+    with pytest.raises(GroupDamaged, match="damaged"):
+        followed.go_on()
+    assert followed._state is None
+
+
 def test_lag_that_nobody_read_for_long_is_not_known(six: Group) -> None:
     staffed(six, "a")
     followed = Following(six.name)
@@ -307,10 +362,10 @@ def test_who_asks_while_another_one_reads_shares_the_next_reading(
     readings.clear()
     honest, begun, go_on = Following.look, threading.Event(), threading.Event()
 
-    def slow(self: Following, *, whole: bool = False) -> Any:
+    def slow(self: Following, **how: bool) -> Any:
         begun.set()
         assert go_on.wait(DEADLINE_S)
-        return honest(self, whole=whole)
+        return honest(self, **how)
 
     waiting: list[float] = []
     monkeypatch.setattr(Following, "look", slow)
