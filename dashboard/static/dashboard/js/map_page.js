@@ -17,6 +17,8 @@ for (const [n, moves] of JSON.parse(document.getElementById("moves").textContent
 
 const zoom = zoomOf(map);
 let looks = map.looks;
+let legendLook = null;
+let counted = new Map(); // of each member in the legend, where its number stands
 
 live.addEventListener("change", ({detail}) => {
   map.change(detail);
@@ -25,7 +27,8 @@ live.addEventListener("change", ({detail}) => {
   looks = map.looks;
   for (const n of all ? rows.keys() : new Set([...detail.changed, ...detail.replicated]))
     showRow(n, all);
-  if (detail.members || detail.moved.length) showLegend();
+  if (detail.members) showLegend();
+  if (detail.moved.length) showCounts();
 });
 
 // How old lag may be: of a large group it is read a part after the other.
@@ -114,22 +117,36 @@ function progress(n) {
   return element("span", text, {className: "muted"});
 }
 
+// Made anew where it looks different: of hundreds of members that takes as long as some pictures.
 function showLegend() {
+  const shown = [...live.members.values()].slice(0, Number(legend.dataset.most));
+  const look = shown.map(({id, state, leaving, colour}) => [id, state, leaving, colour]).join();
+  if (look === legendLook) return;
+  legendLook = look;
+  legend.replaceChildren(...shown.map(itemOf));
+  const numberOf = (item) => [item.dataset.member, item.querySelector("b")];
+  counted = new Map([...legend.children].map(numberOf));
+  showCounts();
+}
+
+function itemOf(member) {
+  const item = copyOf("member-of-legend");
+  item.dataset.member = item.title = member.id;
+  showMember(item, member.id);
+  if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
+  if (member.state !== "alive") item.append(stateOf(member.state));
+  return item;
+}
+
+// How many partitions each has.
+function showCounts() {
   const {cells} = live,
     counts = new Int32Array(cells.names.length);
   for (let n = 0; n < cells.size; n++) if (cells.owner[n] >= 0) counts[cells.owner[n]]++;
-  const held = new Map(cells.names.map((name, i) => [name, counts[i]]));
-  legend.replaceChildren(
-    ...[...live.members.values()].slice(0, Number(legend.dataset.most)).map((member) => {
-      const item = copyOf("member-of-legend");
-      item.dataset.member = item.title = member.id;
-      showMember(item, member.id);
-      item.querySelector("b").textContent = String(held.get(member.id) ?? 0);
-      if (member.leaving && member.state !== "leaving") item.append(stateOf("leaving"));
-      if (member.state !== "alive") item.append(stateOf(member.state));
-      return item;
-    }),
-  );
+  for (const [id, place] of counted) {
+    const text = String(counts[cells.index.get(id)] ?? 0);
+    if (place.textContent !== text) place.textContent = text;
+  }
 }
 
 legend.addEventListener("pointerover", (event) => {
