@@ -9,7 +9,7 @@ from django.shortcuts import render
 from assignment import ownership
 from dashboard.api.v1.addresses import AS_OF
 from dashboard.pages.views import past
-from dashboard.records.queries import colours, epochs, known
+from dashboard.records.queries import colours, epochs, intervals, known
 from dashboard.records.queries import ownership as ownership_queries
 
 MOVES_SHOWN = 500
@@ -55,12 +55,19 @@ def _loads(first: past.Past, then: past.Past) -> list[tuple[str, int | None, int
 
 
 def map_bytes(request: HttpRequest, name: str) -> HttpResponse:
-    """assignment.ownership.encode; its head says the hue of each name and the stream too."""
+    """assignment.ownership.encode; its head says the hue of each name and the stream too, and who
+    learned and who stood by: kind -> member -> numbers, with the hues of those who own nothing.
+    """
     found = past.past_of(past.moment_of(request, name))
+    group, at_ms = found.moment.group, found.moment.at_ms
+    named = intervals.named_at(group, at_ms) if found.known.is_known else {}
+    others = {member for row in named.values() for member in row} - {*found.map.names}
     more: dict[str, Any] = {
-        "at_ms": found.moment.at_ms,
-        "stream": found.moment.group.stream,
+        "at_ms": at_ms,
+        "stream": group.stream,
         "hues": [found.hues.get(member) for member in found.map.names],
+        "others": {member: found.hues.get(member) for member in sorted(others)},
+        "replicas": named,
         "known": found.known.is_known,
     }
     told = ownership.encode(found.map, more)

@@ -130,19 +130,24 @@ def replicas(
     }  # fmt: skip
 
 
-def replicas_at(
-    group: Group, at_ms: int, numbers: Iterable[int]
-) -> dict[str, dict[int, list[str]]]:
-    """Kind -> partition -> the members that the target of that moment named, in the order of their
-    names.
+def named_at(group: Group, at_ms: int) -> dict[str, dict[str, list[int]]]:
+    """Kind -> member -> the partitions that the target of that moment named; members in the order
+    of their names, those without any left out.
     """
     rows = group.rebalances.filter(at_ms__lte=at_ms).order_by("-at_ms")
     said = _roles(rows.values_list("replicas", flat=True).first())
+    return {kind: {m: row[kind] for m, row in said.items() if row[kind]} for kind in REPLICAS}
+
+
+def replicas_at(
+    group: Group, at_ms: int, numbers: Iterable[int]
+) -> dict[str, dict[int, list[str]]]:
+    """Kind -> partition -> the members, as `named_at` has them."""
     found: dict[str, dict[int, list[str]]] = {kind: {n: [] for n in numbers} for kind in REPLICAS}
-    for member, row in said.items():
-        for kind, of in found.items():
-            for number in of.keys() & row[kind]:
-                of[number].append(member)
+    for kind, named in named_at(group, at_ms).items():
+        for member, its in named.items():
+            for number in found[kind].keys() & its:
+                found[kind][number].append(member)
     return found
 
 

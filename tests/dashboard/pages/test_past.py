@@ -405,6 +405,23 @@ def test_learners_and_standbys_are_those_that_the_target_named(
             assert found == names, tab
 
 
+@pytest.mark.usefixtures("store")
+def test_the_map_names_who_learned_and_who_stood_by(visitor: Client, group_name: str) -> None:
+    scene = Scene(group_name, standby_replicas=1)
+    scene.round()
+    at_ms = base.now_ms()
+    told = visitor.get(f"/groups/{group_name}/map.bin?at={at_ms}").content
+    head = json.loads(told[4 : 4 + int.from_bytes(told[:4], "little")])
+    named = head["replicas"]
+    wanted = intervals.replicas_at(scene.group, at_ms, range(head["size"]))
+    assert named.keys() == wanted.keys() and named["standby"]
+    for kind, members in named.items():
+        numbers = {n: [m for m, its in members.items() if n in its] for n in wanted[kind]}
+        assert numbers == wanted[kind]
+    assert head["others"].keys() == {*named["standby"], *named["learning"]} - {*head["names"]}
+    assert all(hue is not None for hue in head["others"].values())
+
+
 def test_a_tick_for_each_epoch_and_links_without_script(
     visitor: Client, group: Group, handed: Events
 ) -> None:

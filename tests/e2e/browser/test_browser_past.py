@@ -146,6 +146,42 @@ async def test_an_epoch_is_played_where_motion_is_reduced_press_by_press(
     assert said == []
 
 
+# As the bytes of a moment are read, and then played from the map before it.
+REPLICATED = """async (address) => {
+  const {PastGroup} = await import(address), group = new PastGroup();
+  const replicas = {learning: {b: [0]}, standby: {a: [1], b: [1, 9]}};
+  const numbers = (Kind, ...values) => Kind.from(values);
+  const found = {
+    at_ms: 5, stream: "s", size: 3, several: [], names: ["a"], hues: [1], others: {b: 2}, replicas,
+    owner: numbers(Int32Array, 0, 0, -1), fence: numbers(Float64Array, 1, 2, 0),
+    since: numbers(Float64Array, 3, 4, 0),
+  };
+  const shown = () => [0, 1, 2].map((n) => [group.cells.learnerOf(n), group.cells.standbysOf(n)]);
+  group.take(found);
+  const first = shown(), {replicas: kept} = group;
+  group.take({...found, replicas: {}});
+  const without = shown();
+  group.replicate(kept);
+  return [first, without, shown(), group.cells.size, group.members.get("b").colour];
+}"""
+
+
+async def test_learners_and_standbys_of_then_are_on_the_map(
+    stage: Stage, logged_in: NewContext
+) -> None:
+    await handed_over(stage)
+    epochs = await sync_to_async(_epochs)(stage.group)
+    page, said = await opened(logged_in, f"/groups/{stage.group.name}/?epoch={epochs[-1]}")
+    script = await page.get_attribute("script[src*='/past.js']", "src")
+    assert script
+    address = script.replace("past.js", "past_group.js")
+    first, without, again, size, hue = await page.evaluate(REPLICATED, address)
+    assert first == [["b", []], [None, ["a", "b"]], [None, []]]
+    assert without == [[None, []]] * 3
+    assert (again, size, hue) == (first, 3, 2)
+    assert said == []
+
+
 async def test_two_epochs_stand_beside_each_other(stage: Stage, logged_in: NewContext) -> None:
     await handed_over(stage)
     epochs = await sync_to_async(_epochs)(stage.group)

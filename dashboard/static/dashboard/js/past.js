@@ -50,6 +50,9 @@ function show(map, n) {
     Since: moment(since),
     Held: since ? span(Math.max(0, group.atMs - since)) : "—",
   };
+  const learner = cells.learnerOf(n), standbys = cells.standbysOf(n);
+  if (learner !== null) facts.Learner = learner;
+  if (standbys.length) facts.Standbys = standbys.join(", ");
   const rows = Object.entries(facts).map(([term, text]) => [made("dt", term), made("dd", text)]);
   card.replaceChildren(...rows.flat());
   const right = Math.max(0, canvas.clientWidth - card.offsetWidth);

@@ -42,12 +42,33 @@ export class PastGroup {
       const state = owner < 0 ? UNOWNED : several.has(n) ? CONFLICT : OWNED;
       this.cells.put([n, owner, found.fence[n], state, found.since[n], null], found.names, 0);
     }
+    this.replicate(found.replicas);
   }
 
-  name({names, hues}) {
-    names.forEach((id, at) => {
-      this.members.set(id, {id, colour: hues[at], leaving: "", state: "alive"});
-    });
+  name({names, hues, others = {}}) {
+    const named = [...names.map((id, at) => [id, hues[at]]), ...Object.entries(others)];
+    for (const [id, colour] of named) {
+      this.members.set(id, {id, colour, leaving: "", state: "alive"});
+    }
+  }
+
+  // As the target of then named them; how far a learner was is not on record.
+  replicate(replicas) {
+    const {learning = {}, standby = {}} = replicas, {cells} = this;
+    const rows = new Map(), names = [...Object.keys(learning), ...Object.keys(standby)];
+    const row = (n) => {
+      if (!rows.has(n)) rows.set(n, [n, -1, null, null, 0]);
+      return rows.get(n);
+    };
+    for (const [id, numbers] of Object.entries(learning)) {
+      for (const n of numbers) row(n)[1] = names.indexOf(id);
+    }
+    for (const [id, numbers] of Object.entries(standby)) {
+      for (const n of numbers) row(n).push(names.indexOf(id));
+    }
+    this.replicas = replicas;
+    cells.forgetReplicas();
+    for (const found of rows.values()) if (found[0] < cells.size) cells.replica(found, names);
   }
 
   // One change of a lock, as changes.json has it; whether it went to another owner.

@@ -25,8 +25,10 @@ export class Play {
 
   async begin() {
     this.epoch ??= await (await fetch(this.place.dataset.changes)).json();
+    const {replicas} = this.group; // its target's, which are so from its first moment on
     this.group.name(this.epoch);
     await this.group.read(this.place.dataset.before);
+    this.group.replicate(replicas);
     this.next = 0; this.played = 0;
     this.map.layout();
     this.tell();
