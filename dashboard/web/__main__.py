@@ -29,6 +29,7 @@ KEEP_ALIVE_S = 15
 OPTIONS = (
     *("--http", f"{PROTOCOLS}:HttpProtocol"),
     *("--ws", f"{PROTOCOLS}:SocketProtocol"),
+    *("--loop", "dashboard.web.accepting:Loop"),
     *("--ws-max-size", str(SOCKET_BYTES_MAX)),
     *("--timeout-keep-alive", str(KEEP_ALIVE_S)),
     "--no-server-header",
