@@ -4,6 +4,8 @@ import logging
 import time
 from collections.abc import Callable
 from functools import wraps
+from math import inf
+from time import monotonic
 from typing import Any
 
 from celery import current_task, shared_task
@@ -17,7 +19,26 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
 from dashboard.webhooks import queue
 
+SIGN_EVERY_S = 0.5
 log = logging.getLogger(__name__)
+
+
+class WorkerSign:
+    """Of life, of this process: whatever task is begun. The one that is asked for each second waits
+    behind hundreds of rebalances when many groups change at once, and is not begun at all then.
+    """
+
+    def __init__(self) -> None:
+        self._given_s = -inf
+
+    def give(self) -> None:
+        now_s = monotonic()
+        if now_s - self._given_s >= SIGN_EVERY_S:
+            self._given_s = now_s
+            health.stamp(health.Sign.WORKER)
+
+
+sign = WorkerSign()
 
 
 def _task(work: Callable[..., int | str]) -> Any:
@@ -26,6 +47,7 @@ def _task(work: Callable[..., int | str]) -> Any:
     @wraps(work)
     def unless_redis_is_away(*arguments: Any) -> int | str:
         try:
+            sign.give()
             return work(*arguments)
         except StoreUnavailable as error:
             log.warning("%s not done: %s", work.__name__, error)
@@ -47,8 +69,9 @@ def look(group_name: str) -> int:
 
 @_task
 def keep_users() -> str:
-    """Users and scripts of Redis. Asked for each second, so that it is a sign of life, too."""
-    health.stamp(health.Sign.WORKER)
+    """Users and scripts of Redis. Asked for each second, so that there is always something to
+    begin.
+    """
     try:
         rights.keep()
     except DatabaseError as error:

@@ -57,8 +57,8 @@ def is_almost_full(used: int, most: int) -> bool:
 
 
 class Sign(StrEnum):
-    """Of life: beat asked for a task; a worker began one that is asked for each second; somebody
-    ticked: a round over the groups that are its share was done.
+    """Of life: beat asked for a task, as it does each second; a worker began one; somebody ticked:
+    a round over the groups that are its share was done.
     """
 
     BEAT = "beat"

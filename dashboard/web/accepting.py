@@ -47,6 +47,9 @@ class Together(asyncio.AbstractServer):
         for server in self._servers:
             await server.start_serving()
 
+    async def serve_forever(self) -> None:
+        await asyncio.gather(*(server.serve_forever() for server in self._servers))
+
 
 class Loop(uvloop.Loop):
     async def create_server(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 
 from dashboard import coordinator
 from dashboard.api import health
+from dashboard.coordinator import tasks
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import connection, deadline, queue
 from dashboard.live import health as live_health
@@ -244,3 +245,20 @@ def test_addresses_of_replicas_are_for_people_who_are_logged_in(
     assert "10.1.2." not in told
     page = admin_client.get("/status/").content.decode()
     assert "replicas 10.1.2.3:6379, 10.1.2.4:6379:" in page
+
+
+def test_a_worker_lives_while_it_begins_any_task(
+    monkeypatch: pytest.MonkeyPatch, store: Any
+) -> None:
+    """The one that is asked for each second waits behind the others, or expires."""
+    now_s, given = [100.0], list[Sign]()
+    monkeypatch.setattr(tasks, "sign", tasks.WorkerSign())
+    monkeypatch.setattr(tasks, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(live_health, "stamp", given.append)
+    monkeypatch.setattr(coordinator, "rebalance_in_turn", lambda *_: "nothing to do")
+    for _ in range(1_000):
+        assert tasks.rebalance("any") == "nothing to do"
+    assert given == [Sign.WORKER]
+    now_s[0] += tasks.SIGN_EVERY_S
+    assert tasks.rebalance("any") == "nothing to do"
+    assert given == [Sign.WORKER] * 2
