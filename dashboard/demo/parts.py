@@ -23,11 +23,10 @@ from dashboard.demo.embedded_redis import (
 )
 from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, GROUP, PRODUCER_TOKEN, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
+from dashboard.demo.web_health import ANSWER_TIMEOUT_S, HUNG_S, WebHealth, answers
 from dashboard.web import answered
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ANSWER_TIMEOUT_S = 5.0
-HUNG_S = 20.0  # without a sign of life, while all that it needs is there
 ASK_EVERY_S = 2.0  # parts that are looked at together are judged by one answer
 CONSUMER_READY_S = 300.0  # Spark starts in 10-20 s on a quiet machine
 PREPARE_TIMEOUT_S = 120
@@ -147,8 +146,7 @@ class Parts:
             "3",
             environment={answered.VARIABLE: str(sign.absolute())},
             is_ready=lambda: answers(port, "/healthz"),
-            # One with more to do than it can keeps also this question waiting, and answers others.
-            is_healthy=lambda: answers(port, "/healthz") or answered.lately(sign, HUNG_S),
+            is_healthy=WebHealth(port, sign).look,
         )
 
     def workers(self) -> list[Process]:
@@ -346,18 +344,6 @@ def spark_conf_given() -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         raise Refused(f"{SPARK_CONF} is not a JSON object: {text!r}") from error
     return values
-
-
-def answers(port: int, path: str) -> bool:
-    """Whether the page is there and says 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def ready_checks(port: int) -> Mapping[str, Any]:

@@ -35,8 +35,10 @@ class Answered:
 
 
 def lately(file: Path, within_s: float) -> bool:
-    """Whether its process answered so lately, as this machine's clock says."""
+    """Whether its process answered so lately, as this machine's clock says; what cannot be seen or
+    is ahead of it says nothing.
+    """
     try:
-        return time.time() - file.stat().st_mtime < within_s
-    except FileNotFoundError:
+        return 0 <= time.time() - file.stat().st_mtime < within_s
+    except OSError:
         return False

@@ -3,20 +3,23 @@
 import os
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dashboard import asgi
-from dashboard.demo import parts
+from dashboard.demo import web_health
 from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import Options
 from dashboard.demo.parts import Parts
 from dashboard.demo.tree import Process
 from dashboard.web import answered
 from dashboard.web.answered import Answered
+
+DEADLINE_S = 10.0
 
 
 def age(file: Path) -> None:
@@ -81,22 +84,40 @@ async def test_every_answer_of_the_application_is_told(
     assert said and answered.lately(sign, 60)
 
 
+@dataclass(slots=True)
+class Server:
+    """Says this status to whatever is asked; None: it takes the question and says nothing."""
+
+    port: int
+    status: int | None = 200
+
+
 @pytest.fixture
-def server() -> Iterator[HTTPServer]:
-    """Says 200 to whatever is asked."""
+def server() -> Iterator[Server]:
+    ending, found = threading.Event(), Server(0)
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            if found.status is None:
+                ending.wait(DEADLINE_S)
+                return
+            self.send_response(found.status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None: ...
 
-    made = HTTPServer(("127.0.0.1", 0), Answer)
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    found.port = made.server_port
     threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
+    yield found
+    ending.set()
     made.shutdown()
     made.server_close()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_health, "ANSWER_TIMEOUT_S", 0.2)
 
 
 def web_at(port: int, data: Path) -> tuple[Process, Path]:
@@ -107,8 +128,9 @@ def web_at(port: int, data: Path) -> tuple[Process, Path]:
     return web, file
 
 
-def test_a_web_process_hangs_when_nobody_is_answered(tmp_path: Path) -> None:
-    web, file = web_at(free_port(), tmp_path)
+def test_a_web_process_hangs_when_nobody_is_answered(tmp_path: Path, server: Server) -> None:
+    server.status = None
+    web, file = web_at(server.port, tmp_path)
     assert not web.healthy()
     file.touch()
     assert web.healthy(), "it answers others, and is only busy"
@@ -116,8 +138,39 @@ def test_a_web_process_hangs_when_nobody_is_answered(tmp_path: Path) -> None:
     assert not web.healthy()
 
 
-def test_who_answers_needs_no_file(tmp_path: Path, server: HTTPServer) -> None:
-    web, file = web_at(server.server_port, tmp_path)
+def test_who_answers_others_and_never_the_question_is_half_dead(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(web_health, "monotonic", lambda: now_s[0])
+    server.status = None
+    web, file = web_at(server.port, tmp_path)
+    file.touch()
+    assert web.healthy()
+    now_s[0] += web_health.BUSY_MAX_S
+    assert not web.healthy()
+    server.status = 200
+    assert web.healthy()
+    server.status = None
+    assert web.healthy(), "it was silent for a moment only"
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_who_says_that_it_fails_is_not_busy(tmp_path: Path, server: Server, status: int) -> None:
+    server.status = status
+    web, file = web_at(server.port, tmp_path)
+    file.touch()
+    assert not web.healthy()
+
+
+def test_where_nobody_listens_nobody_is_busy(tmp_path: Path) -> None:
+    web, file = web_at(free_port(), tmp_path)
+    file.touch()
+    assert not web.healthy()
+
+
+def test_who_answers_needs_no_file(tmp_path: Path, server: Server) -> None:
+    web, file = web_at(server.port, tmp_path)
     assert web.healthy() and not file.exists()
 
 
@@ -126,10 +179,10 @@ def test_several_have_a_file_each(tmp_path: Path) -> None:
     assert len({web.environment[answered.VARIABLE] for web in webs}) == 2
 
 
-def test_the_file_is_looked_at_for_as_long_as_any_sign_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    web, file = web_at(free_port(), tmp_path)
-    file.touch()
-    monkeypatch.setattr(parts, "HUNG_S", -1.0)
-    assert not web.healthy()
+def test_a_file_from_the_future_or_one_that_cannot_be_seen_says_nothing(tmp_path: Path) -> None:
+    ahead, inside = tmp_path / "ahead", tmp_path / "file" / "inside"
+    ahead.touch()
+    os.utime(ahead, (2**33, 2**33))
+    assert not answered.lately(ahead, 60)
+    inside.parent.touch()
+    assert not answered.lately(inside, 60)

@@ -33,7 +33,7 @@ from dashboard.actions import groups
 from dashboard.celery import app
 from dashboard.demo import processes
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
-from dashboard.demo.parts import answers
+from dashboard.demo.web_health import answers
 from dashboard.live import groups as live_groups
 from dashboard.models import AuditSource, Group, Rebalance, ScaleDown
 from dashboard.records.audit import By

@@ -21,8 +21,9 @@ import psutil
 from dashboard.demo import options as demo_options
 from dashboard.demo.embedded_redis import EmbeddedRedis, free_port
 from dashboard.demo.options import COUNTERS, LIGHT, Options
-from dashboard.demo.parts import ROOT, Parts, RedisPart, answers
+from dashboard.demo.parts import ROOT, Parts, RedisPart
 from dashboard.demo.tree import Process, Tree, TreeFailed, always
+from dashboard.demo.web_health import answers
 from dashboard.evaluation.chaos.asked import Asked
 from dashboard.evaluation.chaos.eye import Eye, Sample
 from dashboard.evaluation.chaos.history import REDIS
