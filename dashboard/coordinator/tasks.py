@@ -20,6 +20,7 @@ from dashboard.records import chain
 from dashboard.webhooks import queue
 
 SIGN_EVERY_S = 0.5
+AWAY_S = 5.0  # until it is tried again: a Redis that hangs would hold up each task
 log = logging.getLogger(__name__)
 
 
@@ -32,10 +33,14 @@ class WorkerSign:
         self._given_s = -inf
 
     def give(self) -> None:
-        now_s = monotonic()
-        if now_s - self._given_s >= SIGN_EVERY_S:
-            self._given_s = now_s
+        """A Redis that is away takes no sign, and stops no task that does without it."""
+        if monotonic() - self._given_s < SIGN_EVERY_S:
+            return
+        try:
             health.stamp(health.Sign.WORKER)
+            self._given_s = monotonic()
+        except StoreUnavailable:
+            self._given_s = monotonic() + AWAY_S
 
 
 sign = WorkerSign()

@@ -262,3 +262,18 @@ def test_a_worker_lives_while_it_begins_any_task(
     now_s[0] += tasks.SIGN_EVERY_S
     assert tasks.rebalance("any") == "nothing to do"
     assert given == [Sign.WORKER] * 2
+
+
+def test_a_redis_that_takes_no_sign_stops_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Webhooks tell people of just that; nor is each task held up by a Redis that hangs."""
+    tried = list[Sign]()
+
+    def away(sign: Sign) -> None:
+        tried.append(sign)
+        raise connection.StoreUnavailable("Redis is away")
+
+    monkeypatch.setattr(tasks, "sign", tasks.WorkerSign())
+    monkeypatch.setattr(live_health, "stamp", away)
+    monkeypatch.setattr(coordinator, "rebalance_in_turn", lambda *_: "done")
+    assert [tasks.rebalance("any") for _ in range(10)] == ["done"] * 10
+    assert len(tried) == 1
