@@ -65,7 +65,9 @@ class Following:
         raise StoreUnavailable(f"group {self.group!r} changed faster than it can be read")
 
     def go_on(self) -> None:
-        """Reads progress that a look without it left out, in turn. Raises StoreUnavailable."""
+        """Reads progress that a look without it left out, in turn; what is wrong with that of some
+        partitions keeps nobody from looking at the locks. Raises StoreUnavailable.
+        """
         state = self._state
         if state is None or state.is_small:
             return
@@ -74,7 +76,6 @@ class Following:
         except LogGap as gap:
             self._read_anew(gap)
         except Damaged as error:
-            self._state = None
             raise _of_group(self.group, error) from error
 
     def _read_anew(self, gap: LogGap) -> None:

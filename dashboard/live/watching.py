@@ -31,16 +31,16 @@ class _Shared:
         self.size = 0  # partitions, as they count in `_size`
         self._reading = threading.Lock()
         self._began_s = 0.0  # the last reading that was whole
-        self._was_whole = False
+        self._was_whole = self._had_progress = False
 
     def snapshot(self, whole: bool, progress: bool) -> LiveSnapshot:
         asked_s = time.monotonic()
         with self._alone():
-            fits = self._began_s > asked_s and (self._was_whole or not whole)
-            if self.last is None or not fits:
+            has_all = (self._was_whole or not whole) and (self._had_progress or not progress)
+            if self.last is None or self._began_s <= asked_s or not has_all:
                 began_s = time.monotonic()
                 self.last = self.following.look(whole=whole, progress=progress)
-                self._began_s, self._was_whole = began_s, whole
+                self._began_s, self._was_whole, self._had_progress = began_s, whole, progress
             return self.last
 
     def go_on(self) -> None:
@@ -85,8 +85,11 @@ def snapshot(group: str, *, whole: bool = False, progress: bool = True) -> LiveS
 
 
 def go_on(group: str) -> None:
-    """Reads lag, offsets and commits for the next snapshot. Raises StoreUnavailable."""
-    _shared(group).go_on()
+    """Reads lag, offsets and commits for the next snapshot, if there was one. Raises
+    StoreUnavailable.
+    """
+    if (shared := _groups.get((settings.REDIS_URL, group))) is not None:
+        shared.go_on()
 
 
 def rows(snapshot: LiveSnapshot, numbers: Sequence[int]) -> list[LivePartition]:

@@ -26,9 +26,11 @@ from dashboard.web.counts import MANY_CHANGES, SLOW_BROWSER, counts
 FRAME_EVERY_S = 0.2
 READ_EVERY_S = 1.0  # without an event, or a word of the channel layer: lag, and what members said
 FOLLOWED_MAX = 16  # each keeps a connection; the others are read every READ_EVERY_S
-REST_SHARE = 3  # a group that is slow to read is read no more than a quarter of the time
+# A group that is slow to read is read no more than a quarter of the time, and its progress apart.
+REST_SHARE = 3
 BEAT_EVERY_S = 2.0  # silence longer than a few of these is a broken connection
 WAITING_MAX = 16
+NOT_READ = "the dashboard failed to read this group: its log says why"
 WATCHERS_MAX = 1_000  # of one group in one process, twice the browsers aimed at
 
 log = logging.getLogger(__name__)
@@ -66,7 +68,8 @@ class Hub:
         self._was_read = asyncio.Event()
         self._watchers: set[Watcher] = set()
         self._changes: Changes | None = None
-        self._problem = ""
+        self._problem = self._progress_problem = ""
+        self._go_on_at = 0.0  # not before
         self._told_at = 0.0
         self._framed_at = 0.0
         self._changed = asyncio.Event()
@@ -99,26 +102,33 @@ class Hub:
         # What the channel layer and the log say is read from Redis anyway; they only say when.
         listener = asyncio.create_task(listen(channel_group(self.group), self._changed.set))
         follower = asyncio.create_task(self._follow())
-        now_s = asyncio.get_running_loop().time
+        now_s, hurries = asyncio.get_running_loop().time, False
         try:
             while True:
                 began_s = now_s()
-                await self._read()
+                await self._read(progress=not hurries)
                 took_s = now_s() - began_s
                 await asyncio.sleep(self._framed_at + FRAME_EVERY_S - now_s())
-                is_more = await self._tell()
-                told_s = now_s()
-                await self._go_on()
-                went_s = now_s() - told_s
-                every_s = max(FRAME_EVERY_S, (1 + REST_SHARE) * took_s, 2 * went_s)
-                await asyncio.sleep(every_s - took_s - went_s)
-                if not is_more:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(READ_EVERY_S - FRAME_EVERY_S):
-                            await self._changed.wait()
+                is_more, told_s = await self._tell(), now_s()
+                if hurries:
+                    await self._go_on()
+                every_s = max(FRAME_EVERY_S, (1 + REST_SHARE) * took_s)
+                await asyncio.sleep(told_s + every_s - took_s - now_s())
+                hurries = is_more or await self._changes_within(READ_EVERY_S - FRAME_EVERY_S)
+                hurries = hurries or bool(self._progress_problem)  # the locks are told all the same
         finally:
             listener.cancel()
             follower.cancel()
+
+    async def _changes_within(self, seconds: float) -> bool:
+        """Whether the log or the channel layer said so; where nothing did nobody waits for locks,
+        and all is read at once.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._changed.wait()
+        except TimeoutError:
+            return False
 
     async def _follow(self) -> None:
         """Wakes the reading with the first event that it lacks."""
@@ -132,33 +142,46 @@ class Hub:
                     else:
                         self._was_read.set()
 
-    async def _read(self) -> None:
+    async def _read(self, *, progress: bool) -> None:
         self._changed.clear()
         try:
-            look = partial(within()(watching.snapshot), self.group, progress=False)
+            look = partial(within()(watching.snapshot), self.group, progress=progress)
             snapshot = await asyncio.to_thread(look)
         except StoreUnavailable as error:
-            self._problem = str(error)
+            self._failed(str(error), progress)
             return
         except Exception:
             log.exception("group=%s cannot be read", self.group)
-            self._problem = "the dashboard failed to read this group: its log says why"
+            self._failed(NOT_READ, progress)
             return
         self._problem, self._position = "", snapshot.position
+        self._progress_problem = "" if progress else self._progress_problem
         self._was_read.set()
         if self._changes is None:
             self._changes = Changes(snapshot)
         else:
             self._changes.feed(snapshot)
 
+    def _failed(self, why: str, progress: bool) -> None:
+        """Perhaps over progress alone, whose trouble is over when it has been read."""
+        self._problem = why
+        self._progress_problem = why if progress else self._progress_problem
+
     async def _go_on(self) -> None:
         """With what changes all the time, now that the locks are told."""
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
+        if self._problem or began_s < self._go_on_at:
+            return
         try:
             await asyncio.to_thread(within()(watching.go_on), self.group)
-        except StoreUnavailable:
-            pass  # the next reading says so
+            self._progress_problem = ""
+        except StoreUnavailable as error:
+            self._progress_problem = str(error)
         except Exception:
             log.exception("group=%s: its progress cannot be read", self.group)
+            self._progress_problem = NOT_READ
+        self._go_on_at = now_s() + REST_SHARE * (now_s() - began_s)
 
     async def _tell(self) -> bool:
         """One frame at most. Whether more is left to tell."""
@@ -176,16 +199,17 @@ class Hub:
             return False
         self.sequence += 1
         self._framed_at = asyncio.get_running_loop().time()
-        counts.told(self.group, self._broadcast(frame | changes.marks()))
+        trouble = {"problem": self._progress_problem} if self._progress_problem else {}
+        counts.told(self.group, self._broadcast(frame | changes.marks() | trouble))
         return not changes.is_owners_told
 
     def _beat(self) -> None:
         if asyncio.get_running_loop().time() - self._told_at < BEAT_EVERY_S:
             return
         beat: Json = {"type": "beat"}
-        if self._problem:
-            beat["problem"] = self._problem
-        elif self._changes is not None:
+        if problem := self._problem or self._progress_problem:
+            beat["problem"] = problem
+        if not self._problem and self._changes is not None:
             beat |= self._changes.marks()
         self._broadcast(beat)
 

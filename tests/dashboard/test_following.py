@@ -313,8 +313,10 @@ def test_what_damaged_records_say_of_progress_is_told_by_who_goes_on(six: Group)
     followed.look(progress=False)
     sync_client().hset(GroupKeys(six.name).applied, f"{six.stream}:0", "no number")
     with pytest.raises(GroupDamaged, match="damaged"):
-        followed.go_on()
-    assert followed._state is None
+        for _ in range(6):
+            followed.go_on()
+    found = followed.look(progress=False).partitions
+    assert {row.owner for row in found} == {"a"}, "the locks are not damaged"
 
 
 def test_lag_that_nobody_read_for_long_is_not_known(six: Group) -> None:
@@ -379,6 +381,42 @@ def test_who_asks_while_another_one_reads_shares_the_next_reading(
         shots = [future.result(DEADLINE_S) for future in (first, *others)]
     assert len(readings) == 2
     assert len({id(shot) for shot in shots[1:]}) == 1
+
+
+def test_who_needs_progress_does_not_share_a_reading_without(
+    six: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, begun, go_on = Following.look, threading.Event(), threading.Event()
+    asked = list[bool]()
+
+    def slow(self: Following, **how: bool) -> Any:
+        asked.append(how["progress"])
+        begun.set()
+        assert go_on.wait(DEADLINE_S)
+        return honest(self, **how)
+
+    waiting: list[float] = []
+    monkeypatch.setattr(Following, "look", slow)
+    monkeypatch.setattr(watching, "left_s", lambda most: waiting.append(most) or most)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(watching.snapshot, six.name)
+        assert begun.wait(DEADLINE_S)
+        others = [pool.submit(watching.snapshot, six.name, progress=False)]
+        until(lambda: len(waiting) == 2)
+        others.append(pool.submit(watching.snapshot, six.name))
+        until(lambda: len(waiting) == 3)
+        go_on.set()
+        for future in (first, *others):
+            future.result(DEADLINE_S)
+    assert asked[-1] is True and len(asked) <= 3
+
+
+def test_a_group_that_was_dropped_is_not_gone_on_with(six: Group) -> None:
+    watching.go_on(six.name)
+    assert watching.last_snapshot(six.name) is None
+    watching.snapshot(six.name, progress=False)
+    watching.go_on(six.name)
+    assert watching.last_snapshot(six.name) is not None
 
 
 def test_groups_that_were_not_asked_for_longest_make_room(

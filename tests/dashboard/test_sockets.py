@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,9 +12,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from assignment.types import Partition
+from assignment.wire import GroupKeys
 from dashboard.asgi import application
-from dashboard.live import push, watching
-from dashboard.live.connection import close_async_client
+from dashboard.live import following, push, reading, watching
+from dashboard.live.connection import close_async_client, sync_client
 from dashboard.models import Group
 from dashboard.push import hub, rights
 from dashboard.push.hub import WAITING_MAX, Hub, Watcher, hub_of
@@ -210,6 +211,40 @@ async def test_redis_away_is_said(socket: Any, group: Group, settings: Any) -> N
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     beat = await frame_of(socket, "beat", "problem")
     assert "does not answer" in beat["problem"]
+
+
+async def frame_with(socket: Any, fits: Callable[[Any], bool]) -> Any:
+    async with asyncio.timeout(DEADLINE_S):
+        while not fits(frame := json.loads(await socket.texts())):
+            pass
+    return frame
+
+
+def owners_in(frame: Any) -> list[list[int]]:
+    return [cell[:2] for cell in frame.get("cells", ())]
+
+
+async def test_trouble_with_progress_is_said_and_locks_go_on(
+    group: Group, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large group they are read one after the other."""
+    monkeypatch.setattr(reading, "PARTITIONS_MAX", 1)
+    monkeypatch.setattr(following, "PARTITIONS_MAX", 1)
+    [agent] = await sync_to_async(staffed)(group, "a")
+    applied, field = GroupKeys(group.name).applied, f"{group.stream}:0"
+    await sync_to_async(sync_client().hset)(applied, field, "no number")
+    socket: Any = await connected(group.name, cookie)
+    try:
+        said = await frame_with(socket, lambda frame: "problem" in frame)
+        assert "damaged" in said["problem"]
+        await sync_to_async(agent.release)([Partition(group.stream, 2)])
+        said = await frame_with(socket, lambda frame: [2, -1] in owners_in(frame))
+        assert "damaged" in said["problem"]
+        await sync_to_async(sync_client().hdel)(applied, field)
+        await frame_with(socket, lambda frame: "problem" not in frame)
+    finally:
+        await socket.leave()
+        await close_async_client()
 
 
 async def test_one_hub_for_all_watchers_and_none_for_nobody(group: Group, cookie: str) -> None:
