@@ -8,11 +8,13 @@ socket takes one more.
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import uvloop
 
+KEPT = "ssl", "backlog", "start_serving", "ssl_handshake_timeout", "ssl_shutdown_timeout"
 AT_ONCE = 64  # each costs some 100 us: what waits in the queue of the kernel is let in soon
 
 
@@ -54,13 +56,26 @@ class Together(asyncio.AbstractServer):
 class Loop(uvloop.Loop):
     async def create_server(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:
         first: Any = await super().create_server(protocol_factory, *place, **options)
-        kept = {name: options[name] for name in ("ssl", "backlog") if name in options}
-        more = [
-            await super(Loop, self).create_server(protocol_factory, sock=again(one), **kept)
-            for one in first.sockets
-            for _ in range(AT_ONCE - 1)
-        ]
-        return Together([first, *more])
+        return await joined(first, partial(super().create_server, protocol_factory), options)
+
+    async def create_unix_server(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:
+        first: Any = await super().create_unix_server(protocol_factory, *place, **options)
+        return await joined(first, partial(super().create_unix_server, protocol_factory), options)
+
+
+async def joined(
+    first: Any, make: Callable[..., Awaitable[Any]], options: Mapping[str, Any]
+) -> Together:
+    """With further ones as `make` makes them. All of them, or none."""
+    kept, servers = {name: options[name] for name in KEPT if name in options}, [first]
+    try:
+        for one in first.sockets:
+            for _ in range(AT_ONCE - 1):
+                servers.append(await make(sock=again(one), **kept))
+    except BaseException:
+        Together(servers).close()
+        raise
+    return Together(servers)
 
 
 def again(listener: Any) -> socket.socket:

@@ -5,14 +5,18 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import uvicorn
 import uvloop
 
+from dashboard.demo.embedded_redis import free_port
 from dashboard.web import __main__ as web
-from dashboard.web.accepting import AT_ONCE, Loop
+from dashboard.web import accepting
+from dashboard.web.accepting import AT_ONCE, Loop, again
 
 T = TypeVar("T")
 COMING = 200
@@ -88,20 +92,76 @@ def test_all_listeners_end_together_and_are_named_once() -> None:
     assert is_refused, "one of them listens still"
 
 
-async def given() -> bool:
-    """A socket that somebody else made, as where several processes share a port."""
+async def spoken(make: Callable[[Any], Awaitable[Any]], visit: Callable[[Any], None]) -> bytes:
+    """What the last of some visitors said, to a server that `make` makes; they come by `visit`."""
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    class Visit(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            heard.put_nowait(data)
+
+    server = await make(Visit)
+    for _ in range(2 * AT_ONCE):
+        await asyncio.to_thread(visit, server.sockets[0].getsockname())
+        said = await heard.get()
+    server.close()
+    await server.wait_closed()
+    return said
+
+
+def speak(family: int, address: Any) -> None:
+    with socket.socket(family) as visitor:
+        visitor.connect(address)
+        visitor.sendall(b"anything")
+
+
+async def given() -> bytes:
     with socket.create_server((HOST, 0)) as made:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(asyncio.Protocol, sock=made, backlog=5)
-        with socket.create_connection(made.getsockname()) as visitor:
-            visitor.sendall(b"anything")
-        server.close()
-        await server.wait_closed()
-        return not server.is_serving()
+        return await spoken(
+            lambda visit: loop.create_server(visit, sock=made, backlog=5),
+            partial(speak, socket.AF_INET),
+        )
 
 
 def test_a_socket_that_was_given_is_taken_from() -> None:
-    assert played(Loop, given)
+    """As where several processes share a port."""
+    assert played(Loop, given) == b"anything"
+
+
+def test_a_socket_of_this_machine_is_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+
+    async def scene() -> bytes:
+        loop = asyncio.get_running_loop()
+        return await spoken(
+            lambda visit: loop.create_unix_server(visit, path=path, backlog=5),
+            partial(speak, socket.AF_UNIX),
+        )
+
+    assert played(Loop, scene) == b"anything"
+
+
+def test_where_one_cannot_be_made_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when all files that the process may open are."""
+    made = list[socket.socket]()
+
+    def some(listener: Any) -> socket.socket:
+        if len(made) > 3:
+            raise OSError("too many open files")
+        made.append(again(listener))
+        return made[-1]
+
+    async def scene() -> None:
+        port = free_port()
+        with pytest.raises(OSError, match="too many"):
+            await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, port)
+        await asyncio.sleep(0.1)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, port), timeout=DEADLINE_S)
+
+    monkeypatch.setattr(accepting, "again", some)
+    played(Loop, scene)
 
 
 def test_the_web_process_has_this_loop(monkeypatch: pytest.MonkeyPatch) -> None:
