@@ -88,7 +88,8 @@ export class Marks {
       );
     }
     if (!band) return;
-    const done = cells.ready[n] ? 1 : (cells.percent[n] || 0) / 100;
+    const isWhole = cells.ready[n] || this.live.isMeasured === false; // who, where not how far
+    const done = isWhole ? 1 : (cells.percent[n] || 0) / 100;
     this.edged(context, x, y + h - band, w, band, css(this.colours.sunk));
     context.fillStyle = this.pattern(context, this.colourOf(learner), "stripe");
     context.fillRect(x, y + h - band + 1, Math.round(w * done), band - 1);

@@ -27,8 +27,7 @@ live.addEventListener("change", ({detail}) => {
   looks = map.looks;
   for (const n of all ? rows.keys() : new Set([...detail.changed, ...detail.replicated]))
     showRow(n, all);
-  if (detail.members) showLegend();
-  if (detail.moved.length) showCounts();
+  if (detail.members || detail.moved.length) showLegend();
 });
 
 // How old lag may be: of a large group it is read a part after the other.
@@ -121,11 +120,12 @@ function progress(n) {
 function showLegend() {
   const shown = [...live.members.values()].slice(0, Number(legend.dataset.most));
   const look = shown.map(({id, state, leaving, colour}) => [id, state, leaving, colour]).join();
-  if (look === legendLook) return;
-  legendLook = look;
-  legend.replaceChildren(...shown.map(itemOf));
-  const numberOf = (item) => [item.dataset.member, item.querySelector("b")];
-  counted = new Map([...legend.children].map(numberOf));
+  if (look !== legendLook) {
+    legendLook = look;
+    legend.replaceChildren(...shown.map(itemOf));
+    const numberOf = (item) => [item.dataset.member, item.querySelector("b")];
+    counted = new Map([...legend.children].map(numberOf));
+  }
   showCounts();
 }
 

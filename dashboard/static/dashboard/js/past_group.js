@@ -23,6 +23,7 @@ export class PastGroup {
     this.members = new Map();
     this.numbers = {};
     this.atMs = 0;
+    this.isMeasured = false; // how far its learners were
   }
 
   async read(url) {
@@ -60,12 +61,11 @@ export class PastGroup {
       if (!rows.has(n)) rows.set(n, [n, -1, null, null, 0]);
       return rows.get(n);
     };
-    for (const [id, numbers] of Object.entries(learning)) {
-      for (const n of numbers) row(n)[1] = names.indexOf(id);
-    }
-    for (const [id, numbers] of Object.entries(standby)) {
-      for (const n of numbers) row(n).push(names.indexOf(id));
-    }
+    const learners = Object.values(learning);
+    learners.forEach((numbers, at) => { for (const n of numbers) row(n)[1] = at; });
+    Object.values(standby).forEach((numbers, at) => {
+      for (const n of numbers) row(n).push(learners.length + at);
+    });
     this.replicas = replicas;
     cells.forgetReplicas();
     for (const found of rows.values()) if (found[0] < cells.size) cells.replica(found, names);
