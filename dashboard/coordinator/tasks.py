@@ -4,8 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from functools import wraps
-from math import inf
-from time import monotonic
 from typing import Any
 
 from celery import current_task, shared_task
@@ -19,31 +17,8 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
 from dashboard.webhooks import queue
 
-SIGN_EVERY_S = 0.5
-AWAY_S = 5.0  # until it is tried again: a Redis that hangs would hold up each task
 log = logging.getLogger(__name__)
-
-
-class WorkerSign:
-    """Of life, of this process: whatever task is begun. The one that is asked for each second waits
-    behind hundreds of rebalances when many groups change at once, and is not begun at all then.
-    """
-
-    def __init__(self) -> None:
-        self._given_s = -inf
-
-    def give(self) -> None:
-        """A Redis that is away takes no sign, and stops no task that does without it."""
-        if monotonic() - self._given_s < SIGN_EVERY_S:
-            return
-        try:
-            health.stamp(health.Sign.WORKER)
-            self._given_s = monotonic()
-        except StoreUnavailable:
-            self._given_s = monotonic() + AWAY_S
-
-
-sign = WorkerSign()
+sign = health.WorkerSign()
 
 
 def _task(work: Callable[..., int | str]) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
+from time import monotonic
 from typing import Any
 
 from assignment.servers import OLDEST, shown
@@ -22,6 +24,8 @@ TICKED = "groups_ticked"
 NO_HISTORY = "groups_without_history"
 DIFFERING, DIFFERING_SHOWN_MS = "differing_groups", 86_400_000
 NAMED_MAX = 10  # of groups
+SIGN_EVERY_S = 0.5
+AWAY_S = 5.0  # until a sign is tried again: a Redis that hangs would hold up each task
 ALMOST_FULL = 0.8  # of its connections: time is left to raise the limit
 
 
@@ -74,6 +78,25 @@ def sign_key(sign: Sign) -> str:
 def stamp(sign: Sign) -> None:
     key = sign_key(sign)
     client_at(key).set(key, ms_of(*client_at(key).time()))
+
+
+class WorkerSign:
+    """Of life, of this process: whatever task is begun. The one that is asked for each second waits
+    behind hundreds of rebalances when many groups change at once, and is not begun at all then.
+    """
+
+    def __init__(self) -> None:
+        self._given_s = -inf
+
+    def give(self) -> None:
+        """A Redis that is away takes no sign, and stops no task that does without it."""
+        if monotonic() - self._given_s < SIGN_EVERY_S:
+            return
+        try:
+            stamp(Sign.WORKER)
+            self._given_s = monotonic()
+        except StoreUnavailable:
+            self._given_s = monotonic() + AWAY_S
 
 
 def stamp_late(groups: int) -> None:

@@ -252,14 +252,14 @@ def test_a_worker_lives_while_it_begins_any_task(
 ) -> None:
     """The one that is asked for each second waits behind the others, or expires."""
     now_s, given = [100.0], list[Sign]()
-    monkeypatch.setattr(tasks, "sign", tasks.WorkerSign())
-    monkeypatch.setattr(tasks, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(tasks, "sign", live_health.WorkerSign())
+    monkeypatch.setattr(live_health, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(live_health, "stamp", given.append)
     monkeypatch.setattr(coordinator, "rebalance_in_turn", lambda *_: "nothing to do")
     for _ in range(1_000):
         assert tasks.rebalance("any") == "nothing to do"
     assert given == [Sign.WORKER]
-    now_s[0] += tasks.SIGN_EVERY_S
+    now_s[0] += live_health.SIGN_EVERY_S
     assert tasks.rebalance("any") == "nothing to do"
     assert given == [Sign.WORKER] * 2
 
@@ -272,7 +272,7 @@ def test_a_redis_that_takes_no_sign_stops_no_task(monkeypatch: pytest.MonkeyPatc
         tried.append(sign)
         raise connection.StoreUnavailable("Redis is away")
 
-    monkeypatch.setattr(tasks, "sign", tasks.WorkerSign())
+    monkeypatch.setattr(tasks, "sign", live_health.WorkerSign())
     monkeypatch.setattr(live_health, "stamp", away)
     monkeypatch.setattr(coordinator, "rebalance_in_turn", lambda *_: "done")
     assert [tasks.rebalance("any") for _ in range(10)] == ["done"] * 10
