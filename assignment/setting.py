@@ -8,6 +8,7 @@ audit and docs/settings.md are made of that. Knows nothing of any of them.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from enum import Flag as Flags
@@ -38,7 +39,7 @@ EVERYBODY = COORDINATOR | AGENTS | CONSUMERS | DASHBOARD
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(ABC):
     """`once`: said when the group is made and never changed. `of_state`: it counts in a stateful
     group only. `by_action`: an action of its own sets it, so that it stands in no form or body of
     settings. `may_be_none`: None is a value, as the help says. `cause`: what a rebalance is called
@@ -64,8 +65,9 @@ class Setting:
         if value is not None or not self.may_be_none:
             self.check_value(name, value)
 
+    @abstractmethod
     def check_value(self, name: str, value: Any) -> None:
-        raise NotImplementedError
+        """As `check`, of a value that is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

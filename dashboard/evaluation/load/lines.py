@@ -6,6 +6,7 @@ as much as the question. Knows no member.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class _Socket(asyncio.Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Line:
+class _Line(ABC):
     """Made when it is needed, and again when it ended."""
 
     port: int
@@ -85,11 +86,11 @@ class _Line:
             if self.socket is socket:
                 self.drop(NoAnswer(f"no connection: {error}"))
 
-    def opened(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def opened(self) -> None: ...
 
-    def heard(self, data: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def heard(self, data: bytes) -> None: ...
 
     def drop(self, why: NoAnswer) -> None:
         """Ends the connection; whoever waits is told why."""
