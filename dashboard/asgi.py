@@ -28,8 +28,8 @@ from dashboard.push.origin import OwnOrigin  # noqa: E402
 from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web import PROTOCOLS, problems  # noqa: E402
-from dashboard.web.answered import Answered  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
+from dashboard.web.liveness import LivenessFile  # noqa: E402
 from dashboard.web.places import LEFT, Places  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
 
@@ -40,7 +40,7 @@ SWITCH_S = 0.001  # so soon a thread that reads a large report lets the loop go 
 
 log = logging.getLogger(__name__)
 agents = AgentApi()
-answered = Answered.from_environment()
+liveness = LivenessFile.from_environment()
 in_turn: Any = pages
 if settings.IS_POOLED:
     in_turn = Places(pages, settings.DATABASE_POOL - LEFT, ("/healthz", settings.STATIC_URL))
@@ -57,7 +57,7 @@ async def application(scope: dict[str, Any], receive: Receive, send: Send) -> No
         await _lifespan(receive, send)
         return
     await _answer(as_connected(scope), receive, send)
-    answered.now()
+    liveness.note_answer()
 
 
 async def _answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:

@@ -23,8 +23,8 @@ from dashboard.demo.embedded_redis import (
 )
 from dashboard.demo.options import AGENT_TOKEN, AGENTS_URL, GROUP, PRODUCER_TOKEN, Options, Refused
 from dashboard.demo.tree import Process, StartFailed, never, without_error
-from dashboard.demo.web_health import ANSWER_TIMEOUT_S, HUNG_S, WebHealth, answers
-from dashboard.web import answered
+from dashboard.demo.web_health import ANSWER_TIMEOUT_S, HUNG_S, LivenessProbe, answers
+from dashboard.web import liveness
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ASK_EVERY_S = 2.0  # parts that are looked at together are judged by one answer
@@ -136,7 +136,7 @@ class Parts:
         name, port = numbered("web", number), port or self.options.port
         options = ("--host", "127.0.0.1", "--port", str(port))
         shared = ("--shared-port", str(shared_port)) if shared_port else ()
-        sign = self.log(name).with_suffix(".answered")
+        file = self.log(name).with_suffix(".liveness")
         return self.process(
             name,
             WEB,
@@ -144,9 +144,9 @@ class Parts:
             *(*options, *shared, "--no-access-log", "--no-proxy-headers"),
             "--timeout-graceful-shutdown",
             "3",
-            environment={answered.VARIABLE: str(sign.absolute())},
+            environment={liveness.VARIABLE: str(file.absolute())},
             is_ready=lambda: answers(port, "/healthz"),
-            is_healthy=WebHealth(port, sign).look,
+            is_healthy=LivenessProbe(port, file).is_alive,
         )
 
     def workers(self) -> list[Process]:

@@ -4,8 +4,8 @@ and checked against Redis a part at a time.
 Every look reads the events since the last one, what members said, and some partitions whole: all
 of a small group, of a large one those that were read longest ago; what the first one lacks is how
 far the work on most of a large group is. So locks, targets and members are as of the look; commits
-and lag are as old as `read_ms` of the cells says. Whoever shows the locks at once looks without
-progress and goes on with that afterwards. Where the log does not lead on (trimmed, another Redis,
+and lag are as old as `read_ms` of the cells says. A caller that wants to show the locks first looks
+without progress and reads that afterwards. Where the log does not lead on (trimmed, another Redis,
 another group of that name, other settings) everything is read anew.
 """
 
@@ -52,7 +52,7 @@ class Following:
 
     def look(self, *, whole: bool = False, progress: bool = True) -> LiveSnapshot:
         """`whole`: no part is older than the look. Without `progress` that of a large group is left
-        to `go_on`. Raises StoreUnavailable, GroupNotThere.
+        to `read_progress`. Raises StoreUnavailable, GroupNotThere.
         """
         for _ in range(ANEW_MAX):
             try:
@@ -64,7 +64,7 @@ class Following:
                 raise _of_group(self.group, error) from error
         raise StoreUnavailable(f"group {self.group!r} changed faster than it can be read")
 
-    def go_on(self) -> None:
+    def read_progress(self) -> None:
         """Reads progress that a look without it left out, in turn; what is wrong with that of some
         partitions keeps nobody from looking at the locks. Raises StoreUnavailable.
         """

@@ -43,9 +43,9 @@ class _Shared:
                 self._began_s, self._was_whole, self._had_progress = began_s, whole, progress
             return self.last
 
-    def go_on(self) -> None:
+    def read_progress(self) -> None:
         with self._alone():
-            self.following.go_on()
+            self.following.read_progress()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -70,7 +70,7 @@ def last_snapshot(group: str) -> LiveSnapshot | None:
 
 def snapshot(group: str, *, whole: bool = False, progress: bool = True) -> LiveSnapshot:
     """As of now, but lag, offsets and commits as of the cells' `read_ms`; with `whole` all of it.
-    Whoever asks without `progress` gets it sooner, and calls `go_on` once it is shown. Raises
+    Without `progress` it comes sooner; the caller shows it and then calls `read_progress`. Raises
     StoreUnavailable, GroupNotThere.
     """
     shared = _shared(group)
@@ -84,12 +84,12 @@ def snapshot(group: str, *, whole: bool = False, progress: bool = True) -> LiveS
         _weigh((settings.REDIS_URL, group))
 
 
-def go_on(group: str) -> None:
+def read_progress(group: str) -> None:
     """Reads lag, offsets and commits for the next snapshot, if there was one. Raises
     StoreUnavailable.
     """
     if (shared := _groups.get((settings.REDIS_URL, group))) is not None:
-        shared.go_on()
+        shared.read_progress()
 
 
 def rows(snapshot: LiveSnapshot, numbers: Sequence[int]) -> list[LivePartition]:

@@ -34,7 +34,7 @@ ETA_STEP_MS = 1_000  # what is told of a time that is guessed
 ReplicaCell = tuple[int, str | None, int | None, int | None, int, *tuple[str, ...]]
 Json = dict[str, Any]
 T = TypeVar("T")
-encode = msgspec.json.Encoder().encode  # of what is numbers and names, as `json` without spaces
+_encode = msgspec.json.Encoder().encode  # of what is numbers and names, as `json` without spaces
 
 
 def replicas_of(number: int, row: LiveReplicas) -> ReplicaCell:
@@ -370,7 +370,7 @@ def _head(snapshot: LiveSnapshot) -> Json:
 
 def _bytes(cell: Cell | ReplicaCell) -> int:
     """At most: a name is told once per frame, counted with every cell that has it."""
-    return len(encode(cell)) + 8 * (len(cell) - 4)
+    return len(_encode(cell)) + 8 * (len(cell) - 4)
 
 
 def _within(items: Iterable[T], room: int, cost: Callable[[T], int]) -> tuple[list[T], int]:

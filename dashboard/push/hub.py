@@ -69,7 +69,7 @@ class Hub:
         self._watchers: set[Watcher] = set()
         self._changes: Changes | None = None
         self._problem = self._progress_problem = ""
-        self._go_on_at = 0.0  # not before
+        self._progress_at = 0.0  # not before
         self._told_at = 0.0
         self._framed_at = 0.0
         self._changed = asyncio.Event()
@@ -102,25 +102,26 @@ class Hub:
         # What the channel layer and the log say is read from Redis anyway; they only say when.
         listener = asyncio.create_task(listen(channel_group(self.group), self._changed.set))
         follower = asyncio.create_task(self._follow())
-        now_s, hurries = asyncio.get_running_loop().time, False
+        now_s, locks_first = asyncio.get_running_loop().time, False
         try:
             while True:
                 began_s = now_s()
-                await self._read(progress=not hurries)
+                await self._read(progress=not locks_first)
                 took_s = now_s() - began_s
                 await asyncio.sleep(self._framed_at + FRAME_EVERY_S - now_s())
                 is_more, told_s = await self._tell(), now_s()
-                if hurries:
-                    await self._go_on()
+                if locks_first:
+                    await self._read_progress()
                 every_s = max(FRAME_EVERY_S, (1 + REST_SHARE) * took_s)
                 await asyncio.sleep(told_s + every_s - took_s - now_s())
-                hurries = is_more or await self._changes_within(READ_EVERY_S - FRAME_EVERY_S)
-                hurries = hurries or bool(self._progress_problem)  # the locks are told all the same
+                locks_first = is_more or await self._wait_for_change(READ_EVERY_S - FRAME_EVERY_S)
+                if self._progress_problem:
+                    locks_first = True  # they are told although progress cannot be read
         finally:
             listener.cancel()
             follower.cancel()
 
-    async def _changes_within(self, seconds: float) -> bool:
+    async def _wait_for_change(self, seconds: float) -> bool:
         """Whether the log or the channel layer said so; where nothing did nobody waits for locks,
         and all is read at once.
         """
@@ -167,21 +168,21 @@ class Hub:
         self._problem = why
         self._progress_problem = why if progress else self._progress_problem
 
-    async def _go_on(self) -> None:
+    async def _read_progress(self) -> None:
         """With what changes all the time, now that the locks are told."""
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
-        if self._problem or began_s < self._go_on_at:
+        if self._problem or began_s < self._progress_at:
             return
         try:
-            await asyncio.to_thread(within()(watching.go_on), self.group)
+            await asyncio.to_thread(within()(watching.read_progress), self.group)
             self._progress_problem = ""
         except StoreUnavailable as error:
             self._progress_problem = str(error)
         except Exception:
             log.exception("group=%s: its progress cannot be read", self.group)
             self._progress_problem = NOT_READ
-        self._go_on_at = now_s() + REST_SHARE * (now_s() - began_s)
+        self._progress_at = now_s() + REST_SHARE * (now_s() - began_s)
 
     async def _tell(self) -> bool:
         """One frame at most. Whether more is left to tell."""

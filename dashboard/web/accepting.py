@@ -1,9 +1,9 @@
 """The web process's event loop: uvloop's, which takes many new connections in one turn.
 
-uvloop alone takes one a turn (libuv does), and a turn is the longer the more there is to do: of
-thousands of agents that come at once, each then waited behind connections that had been given up
-meanwhile, and nobody was answered for as long as they kept trying. Every further listener of one
-socket takes one more.
+libuv, and so uvloop, accepts one connection per listener and turn, and turns are long under load.
+When thousands of agents connected at once, the accept queue filled with connections whose agents
+had timed out, and nobody else was served. Each further listener on the same socket accepts one more
+per turn.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from typing import Any
 import uvloop
 
 KEPT = "ssl", "backlog", "start_serving", "ssl_handshake_timeout", "ssl_shutdown_timeout"
-AT_ONCE = 64  # each costs some 100 us: what waits in the queue of the kernel is let in soon
+AT_ONCE = 64  # connections per turn, some 100 us each
 
 
-class Together(asyncio.AbstractServer):
-    """Listeners of the same sockets."""
+class JointServer(asyncio.AbstractServer):
+    """Several listeners of the same sockets, as one server."""
 
     def __init__(self, servers: Sequence[Any]) -> None:
         self._servers = servers
@@ -55,29 +55,31 @@ class Together(asyncio.AbstractServer):
 
 class Loop(uvloop.Loop):
     async def create_server(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:
-        first: Any = await super().create_server(protocol_factory, *place, **options)
-        return await joined(first, partial(super().create_server, protocol_factory), options)
+        create = partial(super().create_server, protocol_factory)
+        return await add_listeners(await create(*place, **options), create, options)
 
     async def create_unix_server(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:
         first: Any = await super().create_unix_server(protocol_factory, *place, **options)
-        return await joined(first, partial(super().create_unix_server, protocol_factory), options)
+        return await add_listeners(
+            first, partial(super().create_unix_server, protocol_factory), options
+        )
 
 
-async def joined(
-    first: Any, make: Callable[..., Awaitable[Any]], options: Mapping[str, Any]
-) -> Together:
-    """With further ones as `make` makes them. All of them, or none."""
+async def add_listeners(
+    first: Any, create: Callable[..., Awaitable[Any]], options: Mapping[str, Any]
+) -> JointServer:
+    """AT_ONCE - 1 to each socket of `first`, each by `create`. All of them, or none."""
     kept, servers = {name: options[name] for name in KEPT if name in options}, [first]
     try:
         for one in first.sockets:
             for _ in range(AT_ONCE - 1):
-                servers.append(await make(sock=again(one), **kept))
+                servers.append(await create(sock=duplicate(one), **kept))
     except BaseException:
-        Together(servers).close()
+        JointServer(servers).close()
         raise
-    return Together(servers)
+    return JointServer(servers)
 
 
-def again(listener: Any) -> socket.socket:
-    """The same one, by another number of this process."""
+def duplicate(listener: Any) -> socket.socket:
+    """The same listening socket under another file descriptor."""
     return socket.fromfd(listener.fileno(), listener.family, listener.type, listener.proto)

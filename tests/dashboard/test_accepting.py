@@ -16,7 +16,7 @@ import uvloop
 from dashboard.demo.embedded_redis import free_port
 from dashboard.web import __main__ as web
 from dashboard.web import accepting
-from dashboard.web.accepting import AT_ONCE, Loop, again
+from dashboard.web.accepting import AT_ONCE, Loop, duplicate
 
 T = TypeVar("T")
 COMING = 200
@@ -149,7 +149,7 @@ def test_where_one_cannot_be_made_none_is_left(monkeypatch: pytest.MonkeyPatch) 
     def some(listener: Any) -> socket.socket:
         if len(made) > 3:
             raise OSError("too many open files")
-        made.append(again(listener))
+        made.append(duplicate(listener))
         return made[-1]
 
     async def scene() -> None:
@@ -160,7 +160,7 @@ def test_where_one_cannot_be_made_none_is_left(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, port), timeout=DEADLINE_S)
 
-    monkeypatch.setattr(accepting, "again", some)
+    monkeypatch.setattr(accepting, "duplicate", some)
     played(Loop, scene)
 
 

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -276,7 +277,7 @@ def test_locks_are_looked_at_without_waiting_for_progress_which_goes_on_in_turn(
     assert readings == [(range(0), True)], "no partition's rows"
     assert {row.owner for row in found.partitions} == {None, "b"}
     for _ in range(6):
-        followed.go_on()
+        followed.read_progress()
     assert readings[1:] == [(range(n, n + 1), False) for n in range(6)]
     assert followed.look(progress=False).numbers.lag_records == 0
 
@@ -287,7 +288,7 @@ def test_a_small_group_has_its_progress_with_its_locks(
     followed = Following(make_group(group_name, partitions=6).name)
     assert followed.look(progress=False).numbers.lag_records == 0
     readings.clear()
-    followed.go_on()
+    followed.read_progress()
     assert not readings, "nothing was left out"
 
 
@@ -298,13 +299,13 @@ def test_a_row_that_denies_the_events_is_found_by_who_goes_on(
     followed, before = Following(six.name), counts.differences.get(six.name, 0)
     fence = followed.look(progress=False).partitions[0].fence
     sync_client().set(GroupKeys(six.name).lock(P(six, 0)), f"nobody-knows/{fence}")
-    followed.go_on()
+    followed.read_progress()
     assert counts.differences.get(six.name, 0) == before + 1
     readings.clear()
     assert followed.look(progress=False).partitions[0].owner == "nobody-knows"
     assert len(readings) > 6, "all of it anew"
     followed._state = None
-    followed.go_on()
+    followed.read_progress()
 
 
 def test_what_damaged_records_say_of_progress_is_told_by_who_goes_on(six: Group) -> None:
@@ -314,7 +315,7 @@ def test_what_damaged_records_say_of_progress_is_told_by_who_goes_on(six: Group)
     sync_client().hset(GroupKeys(six.name).applied, f"{six.stream}:0", "no number")
     with pytest.raises(GroupDamaged, match="damaged"):
         for _ in range(6):
-            followed.go_on()
+            followed.read_progress()
     found = followed.look(progress=False).partitions
     assert {row.owner for row in found} == {"a"}, "the locks are not damaged"
 
@@ -383,39 +384,27 @@ def test_who_asks_while_another_one_reads_shares_the_next_reading(
     assert len({id(shot) for shot in shots[1:]}) == 1
 
 
-def test_who_needs_progress_does_not_share_a_reading_without(
-    six: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    honest, begun, go_on = Following.look, threading.Event(), threading.Event()
-    asked = list[bool]()
+def test_who_needs_progress_does_not_share_a_reading_without(six: Group) -> None:
+    """Whatever is read after one has asked is shared, if it has what that one needs."""
+    shared = watching._Shared(six.name)
 
-    def slow(self: Following, **how: bool) -> Any:
-        asked.append(how["progress"])
-        begun.set()
-        assert go_on.wait(DEADLINE_S)
-        return honest(self, **how)
+    def asked_before(**what: bool) -> Any:
+        shared._began_s = inf
+        return shared.snapshot(**what)
 
-    waiting: list[float] = []
-    monkeypatch.setattr(Following, "look", slow)
-    monkeypatch.setattr(watching, "left_s", lambda most: waiting.append(most) or most)
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(watching.snapshot, six.name)
-        assert begun.wait(DEADLINE_S)
-        others = [pool.submit(watching.snapshot, six.name, progress=False)]
-        until(lambda: len(waiting) == 2)
-        others.append(pool.submit(watching.snapshot, six.name))
-        until(lambda: len(waiting) == 3)
-        go_on.set()
-        for future in (first, *others):
-            future.result(DEADLINE_S)
-    assert asked[-1] is True and len(asked) <= 3
+    first = shared.snapshot(whole=False, progress=False)
+    assert asked_before(whole=False, progress=False) is first
+    then = asked_before(whole=False, progress=True)
+    assert then is not first
+    assert asked_before(whole=False, progress=False) is then
+    assert asked_before(whole=True, progress=True) is not then
 
 
 def test_a_group_that_was_dropped_is_not_gone_on_with(six: Group) -> None:
-    watching.go_on(six.name)
+    watching.read_progress(six.name)
     assert watching.last_snapshot(six.name) is None
     watching.snapshot(six.name, progress=False)
-    watching.go_on(six.name)
+    watching.read_progress(six.name)
     assert watching.last_snapshot(six.name) is not None
 
 

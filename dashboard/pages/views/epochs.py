@@ -60,7 +60,7 @@ def map_bytes(request: HttpRequest, name: str) -> HttpResponse:
     """
     found = past.past_of(past.moment_of(request, name))
     group, at_ms = found.moment.group, found.moment.at_ms
-    named = intervals.named_at(group, at_ms) if found.known.is_known else {}
+    named = intervals.replicas_by_member(group, at_ms) if found.known.is_known else {}
     others = {member for row in named.values() for member in row} - {*found.map.names}
     more: dict[str, Any] = {
         "at_ms": at_ms,

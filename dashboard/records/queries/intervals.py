@@ -130,7 +130,7 @@ def replicas(
     }  # fmt: skip
 
 
-def named_at(group: Group, at_ms: int) -> dict[str, dict[str, list[int]]]:
+def replicas_by_member(group: Group, at_ms: int) -> dict[str, dict[str, list[int]]]:
     """Kind -> member -> the partitions that the target of that moment named; members in the order
     of their names, those without any left out.
     """
@@ -142,9 +142,9 @@ def named_at(group: Group, at_ms: int) -> dict[str, dict[str, list[int]]]:
 def replicas_at(
     group: Group, at_ms: int, numbers: Iterable[int]
 ) -> dict[str, dict[int, list[str]]]:
-    """Kind -> partition -> the members, as `named_at` has them."""
+    """Kind -> partition -> the members, as `replicas_by_member` has them."""
     found: dict[str, dict[int, list[str]]] = {kind: {n: [] for n in numbers} for kind in REPLICAS}
-    for kind, named in named_at(group, at_ms).items():
+    for kind, named in replicas_by_member(group, at_ms).items():
         for member, its in named.items():
             for number in found[kind].keys() & its:
                 found[kind][number].append(member)

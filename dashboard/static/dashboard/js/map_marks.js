@@ -88,7 +88,7 @@ export class Marks {
       );
     }
     if (!band) return;
-    const isWhole = cells.ready[n] || this.live.isMeasured === false; // who, where not how far
+    const isWhole = cells.ready[n] || this.live.hasProgress === false; // who it is, at least
     const done = isWhole ? 1 : (cells.percent[n] || 0) / 100;
     this.edged(context, x, y + h - band, w, band, css(this.colours.sunk));
     context.fillStyle = this.pattern(context, this.colourOf(learner), "stripe");

@@ -23,7 +23,7 @@ export class PastGroup {
     this.members = new Map();
     this.numbers = {};
     this.atMs = 0;
-    this.isMeasured = false; // how far its learners were
+    this.hasProgress = false; // of its learners
   }
 
   async read(url) {
@@ -43,7 +43,7 @@ export class PastGroup {
       const state = owner < 0 ? UNOWNED : several.has(n) ? CONFLICT : OWNED;
       this.cells.put([n, owner, found.fence[n], state, found.since[n], null], found.names, 0);
     }
-    this.replicate(found.replicas);
+    this.setReplicas(found.replicas);
   }
 
   name({names, hues, others = {}}) {
@@ -54,7 +54,7 @@ export class PastGroup {
   }
 
   // As the target of then named them; how far a learner was is not on record.
-  replicate(replicas) {
+  setReplicas(replicas) {
     const {learning = {}, standby = {}} = replicas, {cells} = this;
     const rows = new Map(), names = [...Object.keys(learning), ...Object.keys(standby)];
     const row = (n) => {

@@ -28,7 +28,7 @@ export class Play {
     const {replicas} = this.group; // its target's, which are so from its first moment on
     this.group.name(this.epoch);
     await this.group.read(this.place.dataset.before);
-    this.group.replicate(replicas);
+    this.group.setReplicas(replicas);
     this.next = 0; this.played = 0;
     this.map.layout();
     this.tell();

@@ -16,8 +16,8 @@ from dashboard.demo.embedded_redis import free_port
 from dashboard.demo.options import Options
 from dashboard.demo.parts import Parts
 from dashboard.demo.tree import Process
-from dashboard.web import answered
-from dashboard.web.answered import Answered
+from dashboard.web import liveness
+from dashboard.web.liveness import LivenessFile
 
 DEADLINE_S = 10.0
 
@@ -32,45 +32,45 @@ def sign(tmp_path: Path) -> Path:
 
 
 def test_an_answer_is_told_by_the_time_of_the_file(sign: Path) -> None:
-    assert not answered.lately(sign, 60)
-    Answered(sign).now()
-    assert answered.lately(sign, 60)
+    assert not liveness.is_fresh(sign, 60)
+    LivenessFile(sign).note_answer()
+    assert liveness.is_fresh(sign, 60)
     age(sign)
-    assert not answered.lately(sign, 60)
+    assert not liveness.is_fresh(sign, 60)
 
 
 def test_thousands_of_answers_touch_it_once_a_second(
     sign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
-    monkeypatch.setattr(answered.time, "monotonic", lambda: now_s[0])
-    told = Answered(sign)
-    told.now()
+    monkeypatch.setattr(liveness.time, "monotonic", lambda: now_s[0])
+    told = LivenessFile(sign)
+    told.note_answer()
     age(sign)
     now_s[0] += 0.9
-    told.now()
-    assert not answered.lately(sign, 60)
+    told.note_answer()
+    assert not liveness.is_fresh(sign, 60)
     now_s[0] += 0.2
-    told.now()
-    assert answered.lately(sign, 60)
+    told.note_answer()
+    assert liveness.is_fresh(sign, 60)
 
 
 def test_who_is_given_no_file_or_one_that_cannot_be_made_answers_all_the_same(
     tmp_path: Path,
 ) -> None:
-    Answered(None).now()
+    LivenessFile(None).note_answer()
     gone = tmp_path / "gone" / "sign"
-    told = Answered(gone)
-    told.now()
+    told = LivenessFile(gone)
+    told.note_answer()
     gone.parent.mkdir()
-    told.now()
+    told.note_answer()
     assert not gone.exists(), "it is not tried for ever"
 
 
 async def test_every_answer_of_the_application_is_told(
     sign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asgi, "answered", Answered(sign))
+    monkeypatch.setattr(asgi, "liveness", LivenessFile(sign))
     said = list[str]()
 
     async def receive() -> dict[str, Any]:
@@ -81,7 +81,7 @@ async def test_every_answer_of_the_application_is_told(
 
     scope = {"type": "http", "path": "/a\0b", "query_string": b"", "headers": [], "method": "GET"}
     await asgi.application(scope, receive, send)
-    assert said and answered.lately(sign, 60)
+    assert said and liveness.is_fresh(sign, 60)
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def web_at(port: int, data: Path) -> tuple[Process, Path]:
     """As a part of the tree, and the file that it is told to touch."""
     web = Parts(Options(data=data, port=port), "redis://").web()
-    file = Path(web.environment[answered.VARIABLE])
+    file = Path(web.environment[liveness.VARIABLE])
     file.parent.mkdir()
     return web, file
 
@@ -147,7 +147,7 @@ def test_who_answers_others_and_never_the_question_is_half_dead(
     web, file = web_at(server.port, tmp_path)
     file.touch()
     assert web.healthy()
-    now_s[0] += web_health.BUSY_MAX_S
+    now_s[0] += web_health.OVERLOAD_MAX_S
     assert not web.healthy()
     server.status = 200
     assert web.healthy()
@@ -176,13 +176,13 @@ def test_who_answers_needs_no_file(tmp_path: Path, server: Server) -> None:
 
 def test_several_have_a_file_each(tmp_path: Path) -> None:
     webs = Parts(Options(data=tmp_path, port=1, webs=2), "redis://").webs()
-    assert len({web.environment[answered.VARIABLE] for web in webs}) == 2
+    assert len({web.environment[liveness.VARIABLE] for web in webs}) == 2
 
 
 def test_a_file_from_the_future_or_one_that_cannot_be_seen_says_nothing(tmp_path: Path) -> None:
     ahead, inside = tmp_path / "ahead", tmp_path / "file" / "inside"
     ahead.touch()
     os.utime(ahead, (2**33, 2**33))
-    assert not answered.lately(ahead, 60)
+    assert not liveness.is_fresh(ahead, 60)
     inside.parent.touch()
-    assert not answered.lately(inside, 60)
+    assert not liveness.is_fresh(inside, 60)
