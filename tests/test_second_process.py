@@ -22,7 +22,7 @@ import os, pathlib, pytest
 def test_there(): pathlib.Path("second").write_text(str(os.getpid()))
 @pytest.mark.parametrize("value", ["a", "b\\n", "ö"])
 def test_values(value): assert value
-@pytest.mark.skip(reason="not today")
+@pytest.mark.skip(reason="planted, to be told")
 def test_skipped(): pass
 """
 WRONG = "def test_wrong(): assert 1 == 2, 'as planted'"
@@ -94,7 +94,7 @@ def test_all_is_told_as_if_one_process_had_run_it(tmp_path: Path) -> None:
     code, said = run(tmp_path, THERE, "--durations=0", "-vv")
     assert code == 0, said
     assert re.search(r"5 passed, 1 skipped in ", said)
-    assert "own/test_there.py:6: not today" in said
+    assert "own/test_there.py:6: planted, to be told" in said
     assert re.search(r"s call +own/test_there.py::test_there", said)
     assert (tmp_path / "first").read_text() != (tmp_path / "second").read_text()
 

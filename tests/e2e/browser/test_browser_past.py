@@ -146,9 +146,10 @@ async def test_an_epoch_is_played_where_motion_is_reduced_press_by_press(
     assert said == []
 
 
-# As the bytes of a moment are read, and then played from the map before it.
-REPLICATED = """async (address) => {
-  const {PastGroup} = await import(address), group = new PastGroup();
+# As the bytes of a moment are read, and as an epoch begins that is played from the map before it.
+REPLICATED = """async ([past, playing]) => {
+  const {PastGroup} = await import(past), {Play} = await import(playing);
+  const group = new PastGroup(), place = document.createElement("div");
   const replicas = {learning: {b: [0]}, standby: {a: [1], b: [1, 9]}};
   const numbers = (Kind, ...values) => Kind.from(values);
   const found = {
@@ -158,11 +159,36 @@ REPLICATED = """async (address) => {
   };
   const shown = () => [0, 1, 2].map((n) => [group.cells.learnerOf(n), group.cells.standbysOf(n)]);
   group.take(found);
-  const first = shown(), {replicas: kept} = group;
-  group.take({...found, replicas: {}});
-  const without = shown();
-  group.replicate(kept);
+  const first = shown();
+  let without = [];
+  group.read = async () => { group.take({...found, replicas: {}}); without = shown(); };
+  place.innerHTML = "<button></button><output></output>";
+  const play = new Play(place, group, {layout() {}});
+  play.epoch = {names: [], hues: [], changes: []};
+  await play.begin();
   return [first, without, shown(), group.cells.size, group.members.get("b").colour];
+}"""
+
+
+# How many pixels of one cell have the colour of its learner.
+COLOURED = """async ([past, map]) => {
+  const {PastGroup} = await import(past), {OwnershipMap} = await import(map);
+  const group = new PastGroup(), place = document.createElement("div");
+  group.take({
+    at_ms: 5, stream: "s", size: 1, several: [], names: ["a"], hues: [1], others: {b: 4},
+    replicas: {learning: {b: [0]}, standby: {}}, owner: Int32Array.of(0),
+    fence: Float64Array.of(1), since: Float64Array.of(3),
+  });
+  const canvas = place.appendChild(document.createElement("canvas"));
+  place.style.width = "300px";
+  document.body.append(place);
+  const drawn = new OwnershipMap(canvas, group), colour = () => drawn.colourOf(1).join();
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+  const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let i = 0; i < data.length; i += 4)
+    if ([data[i], data[i + 1], data[i + 2]].join() === colour()) found++;
+  return found;
 }"""
 
 
@@ -174,8 +200,11 @@ async def test_learners_and_standbys_of_then_are_on_the_map(
     page, said = await opened(logged_in, f"/groups/{stage.group.name}/?epoch={epochs[-1]}")
     script = await page.get_attribute("script[src*='/past.js']", "src")
     assert script
-    address = script.replace("past.js", "past_group.js")
-    first, without, again, size, hue = await page.evaluate(REPLICATED, address)
+    past, drawing, playing = (
+        script.replace("past.js", name) for name in ("past_group.js", "map.js", "play.js")
+    )
+    assert await page.evaluate(COLOURED, [past, drawing]) > 100
+    first, without, again, size, hue = await page.evaluate(REPLICATED, [past, playing])
     assert first == [["b", []], [None, ["a", "b"]], [None, []]]
     assert without == [[None, []]] * 3
     assert (again, size, hue) == (first, 3, 2)
