@@ -1,7 +1,9 @@
 """The history of the locks as Redis has it: entries of the stream `events`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
 
 from assignment.bounds import moment_of, shown
 from assignment.errors import InvalidInput
@@ -11,10 +13,10 @@ from assignment.types import INCARNATION_STEP, Partition, valid_name
 
 KINDS = ("acquired", "released", "expired", "fenced")
 _KIND_OF = {kind.encode(): kind for kind in KINDS}
+MEMBERS_KEPT = 4_096  # names: a group has fewer, and each has many events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockEvent:
+class LockEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One entry of the stream `events`. `seq` has no gaps: a missing one was trimmed unread."""
 
     entry_id: str
@@ -33,21 +35,29 @@ def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Lock
     kind = _KIND_OF.get(stored)
     if kind is None:
         raise InvalidInput(f"there is no event {shown(stored.decode())}")
-    within("seq", seq, 0, FENCE_MAX)
-    within("fence", fence, 0, FENCE_MAX)
+    for name, number in (("seq", seq), ("fence", fence)):
+        if not 0 <= number <= FENCE_MAX:
+            within(name, number, 0, FENCE_MAX)
     return LockEvent(
         entry_id=text_of(entry_id),
         seq=seq,
         kind=kind,
         partition=Partition.parse(values[b"partition"].decode()),
-        member_id=valid_name("member", values[b"member"].decode()),
+        member_id=_member(values[b"member"]),
         fence=fence,
         at_ms=moment_of(values[b"at_ms"]),
     )
 
 
+@lru_cache(MEMBERS_KEPT)
+def _member(stored: bytes) -> str:
+    return valid_name("member", stored.decode())
+
+
 def _bytes_of(fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Mapping[bytes, bytes]:
     """There are many: mostly they are so already."""
+    if isinstance(fields, dict) and b"seq" in fields:
+        return fields
     if not isinstance(fields, Mapping):
         fields = dict(zip(fields[::2], fields[1::2], strict=True))
     if b"seq" in fields:
@@ -58,6 +68,9 @@ def _bytes_of(fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Mapping[bytes, bytes
 def check_event(event: LockEvent, counted: Counted) -> LockEvent:
     """Itself; InvalidInput when Redis has not come so far. `counted`: read after the event."""
     check_reached("at_ms", event.at_ms, counted.now_ms)
-    within("seq", event.seq, 0, min(counted.event_seq, COUNTED_MAX))
-    within("incarnation", event.fence // INCARNATION_STEP, 0, counted.incarnation)
+    seq_max, incarnation = min(counted.event_seq, COUNTED_MAX), event.fence // INCARNATION_STEP
+    if not 0 <= event.seq <= seq_max:
+        within("seq", event.seq, 0, seq_max)
+    if not 0 <= incarnation <= counted.incarnation:
+        within("incarnation", incarnation, 0, counted.incarnation)
     return event

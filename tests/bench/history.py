@@ -1,7 +1,8 @@
 """How fast the locks' events become history, with as many open tenures as a large group has.
 
-history_events_per_second: one process that does nothing else. history_behind_s: a Celery worker and
-beat as they are started, from the moment at which all events are in Redis until history has them.
+history_events_per_second: one process that does nothing else, and collects garbage as a worker
+does. history_behind_s: a Celery worker and beat as they are started, from the moment at which all
+events are in Redis until history has them.
 Real Redis and SQLite; of every two events one ends a tenure and one begins the next, twenty of them
 a millisecond.
 """
@@ -55,7 +56,7 @@ def measured() -> list[tuple[float, str]]:
 
 def measure() -> None:
     """In a process of its own, which has Django: prints both values."""
-    from dashboard import coordinator
+    from dashboard import coordinator, garbage
     from dashboard.actions import groups
     from dashboard.records.audit import By
 
@@ -65,6 +66,7 @@ def measure() -> None:
     group.refresh_from_db()
     give(group)
     write(group, fence=1)
+    garbage.settle()
     began_s, stored = time.perf_counter(), 0
     while more := coordinator.store_events(group):
         stored += more

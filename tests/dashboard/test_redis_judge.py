@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from django.core.management.base import BaseCommand, CommandError
+from msgspec import structs
 
 from assignment.scripts.lock_events import LockEvent
 from assignment.types import START, GroupSettings, Offset, Partition
@@ -188,14 +189,22 @@ def test_gap_excuses_only_what_lies_in_it() -> None:
 
 
 def test_end_behind_a_gap_is_not_one_of_the_lost() -> None:
-    events = [acquired("a", 3), acquired("b", 4), replace(acquired("a", 3, "released"), at_ms=6)]
+    events = [
+        acquired("a", 3),
+        acquired("b", 4),
+        structs.replace(acquired("a", 3, "released"), at_ms=6),
+    ]
     closed = replace(OPEN, fence=3, is_open=False)
     assert redis_judge.missing_in_history(events, [closed], {}, [Gap(6, 1)]) == []
 
 
 def test_end_of_a_grant_that_lies_in_a_gap_is_excused() -> None:
-    events = [acquired("b", 5), replace(acquired("b", 5, "released"), at_ms=7), acquired("a", 8)]
-    events.insert(1, replace(acquired("c", 6), partition=Partition("flights", 1)))
+    events = [
+        acquired("b", 5),
+        structs.replace(acquired("b", 5, "released"), at_ms=7),
+        acquired("a", 8),
+    ]
+    events.insert(1, structs.replace(acquired("c", 6), partition=Partition("flights", 1)))
     other = Tenure(partition="flights:1", member="c", fence=6, is_open=False)
     assert redis_judge.missing_in_history(events, [other, OPEN], LOCKS, [Gap(6, 1)]) == []
 

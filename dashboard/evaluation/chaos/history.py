@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from assignment.scripts.lock_events import LockEvent
 from assignment.types import Offset, Partition
 from assignment.wire import ChangelogEntry
@@ -192,7 +194,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _event(event: LockEvent) -> dict[str, Any]:
-    return {**asdict(event), "partition": str(event.partition)}
+    return {**msgspec.structs.asdict(event), "partition": str(event.partition)}
 
 
 def _commits(era: int, content: Content) -> Iterator[dict[str, Any]]:
