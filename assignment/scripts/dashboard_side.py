@@ -111,8 +111,8 @@ def _joined(raw: Raw) -> Joined:
         case ["in_use", host]:
             return Joined(JoinResult.IN_USE, host)
         case ["ok", *epochs, identity, settings]:
-            reply = replies.of_group(epochs, identity, settings)
-            return Joined(JoinResult.OK, reply=replace(reply, want_complete=True))
+            reply = replies.of_group(epochs, identity, settings, want_complete=True)
+            return Joined(JoinResult.OK, reply=reply)
         case [result]:
             return Joined(JoinResult(result))
         case answer:
@@ -260,8 +260,10 @@ def _reported(raw: Raw) -> Reported:
     if status is not wire.Status.OK:
         return Reported(wire.Reply(status=status))
     *epochs, wanted, target, due, drain, identity, settings = texts_of(raw[1:])
-    reply = replace(
-        replies.of_group(epochs, identity, settings),
+    reply = replies.of_group(
+        epochs,
+        identity,
+        settings,
         want_complete=wanted == "1",
         target=msgspec.Raw(target) if target else None,
         drain=drain,

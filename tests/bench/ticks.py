@@ -1,7 +1,8 @@
 """What a tick costs when nothing happens: CPU of the process that ticks and of Redis together.
 
-tick_quiet_100k_ms: of a group whose partitions are all owned. tick_empty_ms: of as many groups
-without members. Both after the looks that come first, over some ticks in a row.
+tick_quiet_100k_ms: of a group whose partitions are all owned. tick_5000_empty_ms: of as many groups
+without members. Both after the looks that come first, over some rounds in a row of one ticker,
+which knows of each what the rounds before found.
 """
 
 import threading
@@ -61,10 +62,13 @@ def empty(groups: int) -> None:
 def settled_ms() -> float:
     """A tick's, once there is nothing to do."""
     from dashboard import coordinator
+    from dashboard.coordinator.resting import remembering
+    from dashboard.coordinator.running import Line, Round, Said
 
+    said, line = Said(), Line(remembering())
     with _living():
         for _ in range(SETTLE_MAX):
-            looked_at = coordinator.tick()
+            looked_at = Round(said, line=line).run()
             apart.progress(f"{looked_at} groups looked at")
             coordinator.keep_history()
             if not looked_at:
@@ -73,7 +77,7 @@ def settled_ms() -> float:
             raise apart.NotMeasured(f"after {SETTLE_MAX} ticks {looked_at} groups do not rest")
     began_ms = _cpu_ms()
     for _ in range(TICKS):
-        coordinator.tick()
+        Round(said, line=line).run()
     return round((_cpu_ms() - began_ms) / TICKS, 1)
 
 
