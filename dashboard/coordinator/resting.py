@@ -223,7 +223,7 @@ def begin(one: Awake) -> None:
 
 
 def keep(one: Awake, looked: Looked, took_s: float) -> None:
-    """What came of the look at it."""
+    """What came of the look at it. `took_s`: of CPU."""
     rest = looked.rest
     if one.before is not None and looked.is_missed(one.before, one.ticker.away):
         log.error("group=%s had something to do that nothing marked", one.name)

@@ -101,8 +101,8 @@ class Line:
 
 class Round:
     """One over the groups of a share that do not rest. Looks end when the next one is due, at
-    `until_s` (monotonic): who is left waits in `line`. `give` says whether it looked at one; None:
-    nobody can now.
+    `until_s` (monotonic): who is left waits in `line`. `give` says whether a look at one was made,
+    or begun; None: nobody can now.
     """
 
     def __init__(
@@ -165,11 +165,11 @@ def look_at(one: Awake) -> bool:
 
 
 def _look_at(one: Awake) -> None:
-    began_s = time.monotonic()
+    began_s = time.thread_time()
     resting.begin(one)
     here = Here(one.name, one.group, ticker=one.ticker, is_asked=one.is_asked)
     looked = carry_out(ticking.tick(one.record, Coordination.SERVER), here)
-    resting.keep(one, looked, time.monotonic() - began_s)
+    resting.keep(one, looked, time.thread_time() - began_s)
 
 
 # --- rebalances -----------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ All that live share the groups: each group is its ticker's by the names of those
 ticker's share goes to the others once it gave no sign of life for TICKER_AWAY_MS, and at once when
 it ends. Where two do not yet agree on who lives, the group's lease lets one look at it.
 
-No group delays another: who waits for a look waits for SLICE_S, then it goes on in its thread. A
-look that takes much CPU would take it from all threads; it is a task of its own (`dashboard.look`).
-Nor do many: a round ends when the next one is due, and whoever is left then comes first.
+No group delays another: some looks go on at once, since most of a look is waiting for Redis and
+the database, and one that takes longer than SLICE_S counts no more among them. A look that takes
+much CPU would take it from all threads; it is a task of its own (`dashboard.look`). Nor do many: a
+round ends when the next one is due, and whoever is left then comes first.
 """
 
 import logging
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +36,8 @@ from dashboard.live.connection import StoreUnavailable
 
 TICK_S = 1.0
 SLICE_S = 0.25  # many times what a group of usual size takes
-LOOKS_MAX = 8  # at once: those that take longer, and the one that the round waits for
+LOOKS_AT_ONCE = 4  # more would wait for each other's CPU
+LOOKS_MAX = 8  # those that take longer among them
 LONG_S = 15.0  # a group that takes longer is counted with those that fail
 HUNG_S = 60.0  # a look, or the round: then the process ends, and is begun anew
 HEAVY_S = 0.25  # of CPU
@@ -47,8 +49,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Slow:
-    """A look that goes on beside the rounds."""
+class _Look:
+    """One that goes on, perhaps beside several rounds."""
 
     look: Future[bool]
     since_s: float
@@ -63,7 +65,7 @@ class Ticker:
         self.ended = threading.Event()
         self._share: queue.Share | None = None
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
-        self._slow: dict[str, _Slow] = {}
+        self._going: dict[str, _Look] = {}
         self._heavy: dict[str, float] = {}  # group -> when that was found
         self._line = Line(remembering())
         self._moved_s = time.monotonic()
@@ -77,7 +79,7 @@ class Ticker:
             self.round()
             self.ended.wait(max(0.0, began_s + TICK_S - time.monotonic()))
         life.join()
-        wait([slow.look for slow in self._slow.values()], STOP_S)
+        self._wait(STOP_S)
         with suppress(StoreUnavailable):
             queue.ticker_ends(self.name)
 
@@ -102,7 +104,7 @@ class Ticker:
             log.exception("the ticker gave no sign of life")
 
     def _is_hung(self) -> bool:
-        since_s = [self._moved_s, *(slow.since_s for slow in list(self._slow.values()))]
+        since_s = [self._moved_s, *(one.since_s for one in list(self._going.values()))]
         return time.monotonic() - min(since_s) > HUNG_S
 
     def _said(self) -> queue.Share:
@@ -131,34 +133,40 @@ class Ticker:
         return [group for group in groups if ticker_of(group, living) == self.name]
 
     def _give(self, one: Awake) -> bool | None:
-        """Whether a look at it was done meanwhile; None: all that look are at others for long."""
+        """Whether a look at it begins; None: all that look are at others for long."""
         self._moved_s = time.monotonic()
-        if len(self._slow) >= LOOKS_MAX:  # all others are late, which the round tells
-            wait([slow.look for slow in self._slow.values()], SLICE_S, FIRST_COMPLETED)
+        until_s = self._moved_s + SLICE_S
+        while not self._has_place() and (left_s := until_s - time.monotonic()) > 0:
+            self._wait(left_s, FIRST_COMPLETED)
             self._take_leave()
-        if self.ended.is_set() or one.name in self._slow:
+        if self.ended.is_set() or one.name in self._going:
             return False
-        if len(self._slow) >= LOOKS_MAX:
+        if not self._has_place():  # all others are late, which the round tells
             return None
-        look = self._looks.submit(self._look, one)
-        if wait([look], SLICE_S).not_done:
-            self._slow[one.name] = _Slow(look, self._moved_s)
-            return False
-        return look.result()
+        self._going[one.name] = _Look(self._looks.submit(self._look, one), time.monotonic())
+        return True
+
+    def _has_place(self) -> bool:
+        now_s, going = time.monotonic(), self._going.values()
+        quick = sum(now_s - one.since_s < SLICE_S for one in going)
+        return quick < LOOKS_AT_ONCE and len(going) < LOOKS_MAX
+
+    def _wait(self, most_s: float, until: str = ALL_COMPLETED) -> None:
+        wait([one.look for one in self._going.values()], most_s, until)
 
     def _take_leave(self) -> None:
-        """Of looks that went on and are over; those that take long are told of."""
-        for group, slow in list(self._slow.items()):
-            if slow.look.done():
-                del self._slow[group]
-                if error := slow.look.exception():
+        """Of looks that are over; those that take long are told of."""
+        for group, one in list(self._going.items()):
+            if one.look.done():
+                del self._going[group]
+                if error := one.look.exception():
                     log.warning("tick failed group=%s: %s", group, error)
-                elif slow.is_told:
-                    health.note_look(group, is_well=slow.look.result())
-            elif not slow.is_told and time.monotonic() - slow.since_s > LONG_S:
+                elif one.is_told:
+                    health.note_look(group, is_well=one.look.result())
+            elif not one.is_told and time.monotonic() - one.since_s > LONG_S:
                 log.error("tick of group=%s takes longer than %g s", group, LONG_S)
                 health.note_look(group, is_well=False)
-                slow.is_told = True
+                one.is_told = True
 
     # --- looks, each in a thread
 

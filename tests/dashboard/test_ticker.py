@@ -117,6 +117,21 @@ def test_as_many_as_take_long_leave_one_for_the_others(
     until(lambda: min(looks.begun[name] for name in slow) >= 2)
 
 
+def test_some_looks_go_on_at_once_and_no_more(
+    started: Callable[[str], Ticker], looks: Looks, group_name: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ticker, "SLICE_S", HELD_S)
+    names = [busy(f"{group_name}-{n}").name for n in range(ticker.LOOKS_AT_ONCE + 2)]
+    looks.held |= dict.fromkeys(names, event := threading.Event())
+    looks.begun.clear()
+    started("one")
+    until(lambda: len(looks.begun) == ticker.LOOKS_AT_ONCE)
+    time.sleep(3 * ticker.TICK_S)
+    assert len(looks.begun) == ticker.LOOKS_AT_ONCE
+    event.set()
+    until(lambda: len(looks.begun) == len(names))
+
+
 def test_when_all_take_long_how_many_wait_is_told(
     started: Callable[[str], Ticker], looks: Looks, group_name: str, monkeypatch: Any
 ) -> None:
