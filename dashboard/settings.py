@@ -127,7 +127,8 @@ def is_redis_address(url: str, schemes: Sequence[str] = REDIS_SCHEMES) -> bool:
 
 def database(folder: Path, pool: int) -> dict[str, object]:
     """`pool`: most connections to PostgreSQL that are kept and shared; 0: one a thread is kept, as
-    suits a worker, whose processes have one thread each, and do one task after the other.
+    suits a worker, whose processes have one thread each, and do one task after the other, and its
+    ticker, whose threads are few.
     """
     url = text("DATABASE_URL", f"sqlite:///{folder / 'evenkeel.sqlite3'}")
     try:

@@ -31,7 +31,7 @@ from dashboard.records.planned import WAITING
 from dashboard.records.queries import plans
 
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
-# about this share of one processor.
+# about this share of a processor from the tickers.
 UNASKED_SHARE = 0.005
 UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 600_000
 AT_ONCE = 50  # rows by their keys: no more than are looked at in one go

@@ -36,8 +36,8 @@ from dashboard.live.connection import StoreUnavailable
 
 TICK_S = 1.0
 SLICE_S = 0.25  # many times what a group of usual size takes
-LOOKS_AT_ONCE = 4  # more would wait for each other's CPU
-LOOKS_MAX = 8  # those that take longer among them
+LOOKS_AT_ONCE = 4  # that are quick; more would wait for each other's CPU
+LOOKS_MAX = 8  # with those that are not
 LONG_S = 15.0  # a group that takes longer is counted with those that fail
 HUNG_S = 60.0  # a look, or the round: then the process ends, and is begun anew
 HEAVY_S = 0.25  # of CPU
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Look:
-    """One that goes on, perhaps beside several rounds."""
+    """One that was begun, which may go on beside several rounds."""
 
     look: Future[bool]
     since_s: float
@@ -65,7 +65,9 @@ class Ticker:
         self.ended = threading.Event()
         self._share: queue.Share | None = None
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
-        self._going: dict[str, _Look] = {}
+        self._begun: dict[str, _Look] = {}  # until the round after the one in which they ended
+        self._going: list[_Look] = []  # of them, and some that have ended
+        self._away: StoreUnavailable | None = None  # which a look found
         self._heavy: dict[str, float] = {}  # group -> when that was found
         self._line = Line(remembering())
         self._moved_s = time.monotonic()
@@ -104,8 +106,8 @@ class Ticker:
             log.exception("the ticker gave no sign of life")
 
     def _is_hung(self) -> bool:
-        since_s = [self._moved_s, *(one.since_s for one in list(self._going.values()))]
-        return time.monotonic() - min(since_s) > HUNG_S
+        going = [one.since_s for one in self._going if not one.look.done()]
+        return time.monotonic() - min([self._moved_s, *going]) > HUNG_S
 
     def _said(self) -> queue.Share:
         if self._share is None:
@@ -133,36 +135,43 @@ class Ticker:
         return [group for group in groups if ticker_of(group, living) == self.name]
 
     def _give(self, one: Awake) -> bool | None:
-        """Whether a look at it begins; None: all that look are at others for long."""
+        """Whether a look at it begins; None: all that look are at others for long. Raises
+        StoreUnavailable that another look of the round found: then all would.
+        """
         self._moved_s = time.monotonic()
+        if self.ended.is_set() or one.name in self._begun:
+            return False
         until_s = self._moved_s + SLICE_S
         while not self._has_place() and (left_s := until_s - time.monotonic()) > 0:
             self._wait(left_s, FIRST_COMPLETED)
-            self._take_leave()
-        if self.ended.is_set() or one.name in self._going:
-            return False
+        if error := self._away:
+            self._away = None
+            raise error
         if not self._has_place():  # all others are late, which the round tells
             return None
-        self._going[one.name] = _Look(self._looks.submit(self._look, one), time.monotonic())
+        begun = _Look(self._looks.submit(self._look, one), time.monotonic())
+        self._begun[one.name] = begun
+        self._going.append(begun)
         return True
 
     def _has_place(self) -> bool:
-        now_s, going = time.monotonic(), self._going.values()
-        quick = sum(now_s - one.since_s < SLICE_S for one in going)
-        return quick < LOOKS_AT_ONCE and len(going) < LOOKS_MAX
+        self._going = [one for one in self._going if not one.look.done()]
+        now_s = time.monotonic()
+        quick = sum(now_s - one.since_s < SLICE_S for one in self._going)
+        return quick < LOOKS_AT_ONCE and len(self._going) < LOOKS_MAX
 
     def _wait(self, most_s: float, until: str = ALL_COMPLETED) -> None:
-        wait([one.look for one in self._going.values()], most_s, until)
+        wait([one.look for one in self._going], most_s, until)
 
     def _take_leave(self) -> None:
-        """Of looks that are over; those that take long are told of."""
-        for group, one in list(self._going.items()):
+        """Of looks that are over, before groups are read anew; those that take long are told of."""
+        for group, one in list(self._begun.items()):
             if one.look.done():
-                del self._going[group]
+                del self._begun[group]
                 if error := one.look.exception():
-                    log.warning("tick failed group=%s: %s", group, error)
-                elif one.is_told:
-                    health.note_look(group, is_well=one.look.result())
+                    log.error("tick failed group=%s", group, exc_info=error)
+                if error or one.is_told:
+                    health.note_look(group, is_well=not error and one.look.result())
             elif not one.is_told and time.monotonic() - one.since_s > LONG_S:
                 log.error("tick of group=%s takes longer than %g s", group, LONG_S)
                 health.note_look(group, is_well=False)
@@ -180,6 +189,9 @@ class Ticker:
             if time.thread_time() - began_s > HEAVY_S:
                 self._heavy[one.name] = time.monotonic()
             return done
+        except StoreUnavailable as error:  # told by the round, once for all
+            self._away = error
+            return False
         finally:
             close_old_connections()
 

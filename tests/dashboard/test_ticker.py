@@ -1,5 +1,6 @@
 """The tickers that share the groups: in threads here, each with a name of its own."""
 
+import math
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from dashboard.coordinator.running import Line, Round, Said
 from dashboard.coordinator.ticker import Ticker, ticker_of
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 from tests.dashboard.agents import FakeAgent, make_group, until
 
@@ -130,6 +132,62 @@ def test_some_looks_go_on_at_once_and_no_more(
     assert len(looks.begun) == ticker.LOOKS_AT_ONCE
     event.set()
     until(lambda: len(looks.begun) == len(names))
+
+
+def test_a_redis_that_takes_no_writes_is_told_once_a_round(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not of each group."""
+    for n in range(20):
+        busy(f"{group_name}-{n}")
+
+    def refused(*_: Any) -> Any:
+        raise StoreUnavailable("it has no room")
+
+    monkeypatch.setattr(queue, "looking", refused)
+    monkeypatch.setattr(live_groups, "redis_now_ms", refused)
+    made = Ticker("one")
+    for _ in range(3):
+        made.round()
+    made._looks.shutdown()
+    said = [record.message for record in caplog.records if "it has no room" in record.message]
+    assert set(said) == {"no tick: it has no room"}
+    assert len(said) <= 3
+
+
+def test_a_look_that_fails_as_nobody_thought_is_told_where_and_counted(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = busy(group_name).name
+
+    def fails(*_: Any) -> Any:
+        raise LookupError("as planted")
+
+    monkeypatch.setattr(ticker, "look_at", fails)
+    made = Ticker("one")
+    made.round()
+    made._wait(HELD_S)
+    made.round()
+    made._looks.shutdown()
+    assert "as planted" in caplog.text and "Traceback" in caplog.text
+    assert health.look().failing_named == (name,)
+
+
+def test_a_look_that_goes_on_for_too_long_ends_the_ticker_and_one_that_is_over_does_not(
+    store: Any, looks: Looks, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = busy(group_name).name
+    looks.held[name] = threading.Event()
+    made = Ticker("one")
+    made.round()
+    assert not made._is_hung()
+    monkeypatch.setattr(ticker, "HUNG_S", 0.0)
+    made._moved_s = math.inf
+    assert made._is_hung()
+    looks.held.pop(name).set()
+    made._wait(HELD_S)
+    assert not made._is_hung()
+    made._looks.shutdown()
 
 
 def test_when_all_take_long_how_many_wait_is_told(
