@@ -232,8 +232,10 @@ def _publish(task: str, *arguments: str, **options: float) -> bool:
 def _want_history(group: Group, effect: effects.WantHistory) -> bool:
     if not live_groups.has_events_after(group.name, group.events_cursor):
         return True
+    read_cursor = group.events_cursor
     group.refresh_from_db(fields=["events_cursor", "last_event_seq"])
-    if not live_groups.has_events_after(group.name, group.events_cursor):
+    is_same = group.events_cursor == read_cursor
+    if not (is_same or live_groups.has_events_after(group.name, group.events_cursor)):
         return True
     is_whole = group.last_event_seq >= effect.event_seq
     want_history({group.name: effect.awaited and not is_whole})
