@@ -1,4 +1,5 @@
-"""What a tick costs when nothing happens: CPU of the process that ticks and of Redis together.
+"""What a tick costs when nothing happens: CPU of the process that ticks and of Redis together, less
+what Redis takes when nobody ticks.
 
 tick_quiet_100k_ms: of a group whose partitions are all owned. tick_5000_empty_ms: of as many groups
 without members. Both after the looks that come first, over rounds of one ticker a second apart:
@@ -7,7 +8,7 @@ what it found in the rounds before it reads again now and then, all of it within
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,8 +21,8 @@ FIGURES = (
 )
 PARTITIONS, GROUPS = 100_000, 5_000
 TICKS = 25  # more than ALL_READ_MS, and ROWS_READ_S twice
+ALONE_S = 10.0
 SETTLE_MAX = 20  # ticks until the groups rest
-SIGN_S = 0.5
 PROGRAM = "from tests.bench import ticks; ticks.{}({})"
 
 
@@ -63,11 +64,11 @@ def settled_ms() -> float:
     """A tick's, once there is nothing to do."""
     from dashboard import coordinator, garbage
     from dashboard.coordinator.resting import remembering
-    from dashboard.coordinator.running import Line, Round, Said
+    from dashboard.coordinator.running import Line, Round
     from dashboard.coordinator.ticker import TICK_S
 
-    said, line = Said(), Line(remembering())
-    with _living():
+    line = Line(remembering())
+    with _living() as said:
         for _ in range(SETTLE_MAX):
             looked_at = Round(said, line=line).run()
             apart.progress(f"{looked_at} groups looked at")
@@ -82,26 +83,32 @@ def settled_ms() -> float:
             began_s = time.monotonic()
             Round(said, line=line).run()
             time.sleep(max(0.0, began_s + TICK_S - time.monotonic()))
-        return round((_cpu_ms() - began_ms) / TICKS, 1)
+        ticked_ms = (_cpu_ms() - began_ms) / TICKS
+    began_ms = _cpu_ms()
+    time.sleep(ALONE_S)
+    alone_ms = (_cpu_ms() - began_ms) / ALONE_S * TICK_S
+    apart.progress(f"{ticked_ms:.1f} ms a tick, {alone_ms:.1f} without")
+    return round(ticked_ms - alone_ms, 1)
 
 
 @contextmanager
-def _living() -> Iterator[None]:
-    """Signs of life each second, as a ticker gives them however long a look takes: after three
-    without one every group is looked at anew.
+def _living() -> Iterator[Callable[[], Any]]:
+    """Signs of life, as a ticker gives them however long a look takes: after three seconds without
+    one every group is looked at anew. What was said last.
     """
+    from dashboard.coordinator.running import SAID_EVERY_S
     from dashboard.live import queue
 
-    ended = threading.Event()
+    ended, said = threading.Event(), [queue.ticker_lives()]
 
     def live() -> None:
-        while not ended.wait(SIGN_S):
-            queue.ticker_lives()
+        while not ended.wait(SAID_EVERY_S):
+            said[0] = queue.ticker_lives()
 
     thread = threading.Thread(target=live)
     thread.start()
     try:
-        yield
+        yield lambda: said[0]
     finally:
         ended.set()
         thread.join()
