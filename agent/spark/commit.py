@@ -4,6 +4,7 @@ Runs on the driver, in foreachBatch. Only the changed keys come here, as Arrow. 
 answered fenced drops its partition, the others of the batch commit (pipeline.md section 3).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,21 +52,21 @@ class Outcome:
     dead_letters: int = 0
 
 
-class Effects:
+class Effects(ABC):
     """Where the effects of a commit live: a partition's state, or a sink of its own."""
 
     kind: EffectsIn
 
+    @abstractmethod
     def prepare(
         self, one: Range, count: Counted, committed: Offset, changes: PartitionChanges
     ) -> "Prepared | None":
         """What to commit; None when this range must not be committed from here (moved)."""
-        raise NotImplementedError
 
-    def applied(self, prepared: "Prepared", answer: CommitAnswer) -> None:
+    def applied(self, prepared: "Prepared", answer: CommitAnswer) -> None:  # noqa: B027
         """Nothing, where nothing is kept here."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Nothing, where nothing is open."""
 
 

@@ -21,6 +21,7 @@ from assignment.scripts.values import (
     Arguments,
     Call,
     Raw,
+    check_within,
     epoch_text,
     fence_text,
     flag,
@@ -95,7 +96,7 @@ def join(
     """`row`: facts of a join as wire.Join has them. Lists would not survive Lua's JSON.
     `members`: that the group may have.
     """
-    within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
+    check_within("incarnation", int(row.get("incarnation") or 0), 0, INCARNATION_MAX)
     for name, value in row.items():
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidInput(f"{name} of a member is not one text or number: {value!r}")
@@ -202,8 +203,7 @@ def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Repor
     """Of a group with so many. InvalidInput for a wrong part of it."""
     numbers = _numbers_of(beat)
     for number, (name, most) in zip(numbers, NUMBERS.items(), strict=True):
-        if not 0 <= number <= most:
-            within(name, number, 0, most)
+        check_within(name, number, 0, most)
     for partition, held in beat.owned.items():
         Partition.parse(partition)
         if held is not None:

@@ -8,7 +8,7 @@ import msgspec
 from assignment.bounds import moment_of, shown
 from assignment.errors import InvalidInput
 from assignment.plausible import COUNTED_MAX, Counted, check_reached
-from assignment.scripts.values import FENCE_MAX, Raw, pairs_of, text_of, within
+from assignment.scripts.values import FENCE_MAX, Raw, check_within, pairs_of, text_of
 from assignment.types import INCARNATION_STEP, Partition, valid_name
 
 KINDS = ("acquired", "released", "expired", "fenced")
@@ -35,9 +35,8 @@ def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Lock
     kind = _KIND_OF.get(stored)
     if kind is None:
         raise InvalidInput(f"there is no event {shown(stored.decode())}")
-    for name, number in (("seq", seq), ("fence", fence)):
-        if not 0 <= number <= FENCE_MAX:
-            within(name, number, 0, FENCE_MAX)
+    check_within("seq", seq, 0, FENCE_MAX)
+    check_within("fence", fence, 0, FENCE_MAX)
     return LockEvent(
         entry_id=text_of(entry_id),
         seq=seq,
@@ -68,9 +67,6 @@ def _bytes_of(fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Mapping[bytes, bytes
 def check_event(event: LockEvent, counted: Counted) -> LockEvent:
     """Itself; InvalidInput when Redis has not come so far. `counted`: read after the event."""
     check_reached("at_ms", event.at_ms, counted.now_ms)
-    seq_max, incarnation = min(counted.event_seq, COUNTED_MAX), event.fence // INCARNATION_STEP
-    if not 0 <= event.seq <= seq_max:
-        within("seq", event.seq, 0, seq_max)
-    if not 0 <= incarnation <= counted.incarnation:
-        within("incarnation", incarnation, 0, counted.incarnation)
+    check_within("seq", event.seq, 0, min(counted.event_seq, COUNTED_MAX))
+    check_within("incarnation", event.fence // INCARNATION_STEP, 0, counted.incarnation)
     return event

@@ -97,10 +97,15 @@ def flag(value: bool) -> str:
     return "1" if value else "0"
 
 
-def within(name: str, value: int, low: int, high: int) -> str:
-    """The number as text. Raises InvalidInput outside of [low, high]."""
+def check_within(name: str, value: int, low: int, high: int) -> None:
+    """Raises InvalidInput outside of [low, high]."""
     if not low <= value <= high:
         raise InvalidInput(f"{name} {value} is not within {low} and {high}")
+
+
+def within(name: str, value: int, low: int, high: int) -> str:
+    """The number as text. Raises InvalidInput outside of [low, high]."""
+    check_within(name, value, low, high)
     return str(value)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -51,14 +52,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Waiting:
+class Waiting(ABC):
     """What waits, a turn at a time, and looks after what it started meanwhile."""
 
     __slots__ = ()
 
+    @abstractmethod
     def turn(self) -> None:
         """A short wait. Raises what ends the run."""
-        raise NotImplementedError
 
     def happens(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Whether it comes true within that time."""
