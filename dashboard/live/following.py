@@ -31,7 +31,7 @@ from dashboard.live.snapshot import LiveSnapshot, build
 from dashboard.web.counts import counts
 
 FRESH_S = 1.0  # a part that was read since is not read again, unless it is due in its turn
-BUDGET_S = 0.008  # of one look, for progress of parts beyond the one that is due
+BUDGET_S = 0.008  # beyond the part that is due, where nobody waits for it
 NAMES_MAX = 50_000  # members that came and went, before everything is read anew
 ANEW_MAX = 3  # times in one look that the log does not lead on
 
@@ -72,7 +72,7 @@ class Following:
         if state is None or state.is_small:
             return
         try:
-            state.read(state.read_in_turn(whole=False))
+            state.read(state.read_in_turn(BUDGET_S))
         except LogGap as gap:
             self._read_anew(gap)
         except Damaged as error:
@@ -86,7 +86,7 @@ class Following:
         state = self._state = self._state or self._begun()
         left: int | None = None
         if progress or state.is_small:
-            left = state.read_in_turn(whole)
+            left = state.read_in_turn(inf if whole else 0.0)
         else:
             state.read_unknown()
         told = reading.told_in(state.read(left, keys=True), state.heard)
@@ -120,13 +120,16 @@ class _State:
         """One reading has all of it."""
         return len(self.read_s) == 1
 
-    def read_in_turn(self, whole: bool) -> int:
-        """Some parts, or all that are due; not the one that is due first, whose number it says."""
+    def read_in_turn(self, budget_s: float) -> int:
+        """Some parts, within the budget: inf is all of them, and of two both are read. Not the one
+        that is due first, whose number it says.
+        """
         began_s = time.monotonic()
         oldest, *others = sorted(range(len(self.read_s)), key=self.read_s.__getitem__)
         for part in others:
             age_s, spent_s = began_s - self.read_s[part], time.monotonic() - began_s
-            if whole or (age_s > FRESH_S and spent_s < BUDGET_S):
+            has_time = spent_s < budget_s or len(others) == 1
+            if budget_s == inf or (age_s > FRESH_S and has_time):
                 self.read(part)
             elif part not in self._known:
                 self.read(part, progress=False)

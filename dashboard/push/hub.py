@@ -102,34 +102,28 @@ class Hub:
         # What the channel layer and the log say is read from Redis anyway; they only say when.
         listener = asyncio.create_task(listen(channel_group(self.group), self._changed.set))
         follower = asyncio.create_task(self._follow())
-        now_s, locks_first = asyncio.get_running_loop().time, False
+        now_s = asyncio.get_running_loop().time
         try:
             while True:
                 began_s = now_s()
-                await self._read(progress=not locks_first)
+                await self._read()
                 took_s = now_s() - began_s
                 await asyncio.sleep(self._framed_at + FRAME_EVERY_S - now_s())
                 is_more, told_s = await self._tell(), now_s()
-                if locks_first:
-                    await self._read_progress()
+                await self._read_progress()
                 every_s = max(FRAME_EVERY_S, (1 + REST_SHARE) * took_s)
                 await asyncio.sleep(told_s + every_s - took_s - now_s())
-                locks_first = is_more or await self._wait_for_change(READ_EVERY_S - FRAME_EVERY_S)
-                if self._progress_problem:
-                    locks_first = True  # they are told although progress cannot be read
+                if not is_more:
+                    await self._wait_for_change(READ_EVERY_S - FRAME_EVERY_S)
         finally:
             listener.cancel()
             follower.cancel()
 
-    async def _wait_for_change(self, seconds: float) -> bool:
-        """Whether the log or the channel layer said so; where nothing did nobody waits for locks,
-        and all is read at once.
-        """
-        try:
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Until the log or the channel layer says so."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                return await self._changed.wait()
-        except TimeoutError:
-            return False
+                await self._changed.wait()
 
     async def _follow(self) -> None:
         """Wakes the reading with the first event that it lacks."""
@@ -143,30 +137,25 @@ class Hub:
                     else:
                         self._was_read.set()
 
-    async def _read(self, *, progress: bool) -> None:
+    async def _read(self) -> None:
+        """Locks first: they are told although progress cannot be read, and do not wait for it."""
         self._changed.clear()
         try:
-            look = partial(within()(watching.snapshot), self.group, progress=progress)
+            look = partial(within()(watching.snapshot), self.group, progress=False)
             snapshot = await asyncio.to_thread(look)
         except StoreUnavailable as error:
-            self._failed(str(error), progress)
+            self._problem = str(error)
             return
         except Exception:
             log.exception("group=%s cannot be read", self.group)
-            self._failed(NOT_READ, progress)
+            self._problem = NOT_READ
             return
         self._problem, self._position = "", snapshot.position
-        self._progress_problem = "" if progress else self._progress_problem
         self._was_read.set()
         if self._changes is None:
             self._changes = Changes(snapshot)
         else:
             self._changes.feed(snapshot)
-
-    def _failed(self, why: str, progress: bool) -> None:
-        """Perhaps over progress alone, whose trouble is over when it has been read."""
-        self._problem = why
-        self._progress_problem = why if progress else self._progress_problem
 
     async def _read_progress(self) -> None:
         """With what changes all the time, now that the locks are told."""

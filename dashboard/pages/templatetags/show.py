@@ -21,7 +21,9 @@ from dashboard.pages.help import finding
 from dashboard.records.queries import colours
 
 register = template.Library()
-STATES_DRAWN = 1_024  # with their reasons, some hundred bytes each
+# A list has one a row, and mostly the same: some hundred bytes each. A text that is escaped already
+# is another one.
+remembered = lru_cache(4_096, typed=True)
 
 # (icon of img/icons.svg, tone of page.css) -> states
 _SHOWN = {
@@ -62,9 +64,8 @@ def state(word: str, why: str = "") -> SafeString:
     return _state(word, why)
 
 
-@lru_cache(STATES_DRAWN, typed=True)  # a text that is escaped already is another one
+@remembered
 def _state(word: str, why: str) -> SafeString:
-    """Lists have one a row, and mostly the same."""
     icon, tone = STATES.get(word, ("question", ""))
     values = {"word": word, "icon": icon, "tone": tone, "why": why}
     return render_to_string("dashboard/_state.html", values)
@@ -98,8 +99,14 @@ def paused_by(pause: Pause | None) -> str:
     return texts.paused_by(pause or None)
 
 
+@remembered
 def unknown(why: str) -> SafeString:
     return format_html('<span class="unknown" title="{}">—</span>', why or "not known yet")
+
+
+@remembered
+def _titled(whole: str, shown: str) -> SafeString:
+    return format_html('<span title="{}">{}</span>', whole, shown)
 
 
 def is_missing(value: object) -> bool:
@@ -185,10 +192,6 @@ _if_known("fence", lambda n: _titled(f"fence {n}", texts.fence(int(n))), "nobody
 register.filter("clock", texts.exact)
 
 
-def _titled(whole: str, shown: str) -> SafeString:
-    return format_html('<span title="{}">{}</span>', whole, shown)
-
-
 @register.filter
 def signed(value: int | None) -> str:
     """A difference, with its sign; a true minus."""
@@ -219,11 +222,13 @@ def whole(percent: float | None) -> str:
     return "" if is_missing(percent) else str(int(percent or 0))
 
 
-def _time(moment: int | datetime, shown: str, kind: str = "") -> SafeString:
+_AT = '<time datetime="{0}" title="{0}">{1}</time>'
+_AGO = '<time datetime="{0}" title="{0}" class="ago">{1}</time>'
+
+
+def _time(moment: int | datetime, shown: str, tag: str = _AT) -> SafeString:
     """In UTC, to the millisecond in its title; times.js goes on from there."""
-    kind = format_html(' class="{}"', kind) if kind else ""
-    tag = '<time datetime="{0}" title="{0}"{2}>{1}</time>'
-    return format_html(tag, texts.exact(moment), shown, kind)
+    return format_html(tag, texts.exact(moment), shown)
 
 
 @register.filter
@@ -231,7 +236,15 @@ def since(value: int | None, now_ms: int) -> SafeString | str:
     """How long ago, with the moment itself as title."""
     if value is None:
         return unknown("never seen")
-    return _time(value, amounts.span(now_ms - value), "ago")
+    return _time(value, amounts.span(now_ms - value), _AGO)
+
+
+@register.filter
+def old(age_ms: int) -> SafeString | str:
+    """How old a row's progress is, where it is not of now."""
+    if is_missing(age_ms) or age_ms < 1_000:
+        return ""
+    return format_html('<small class="muted">{} old</small>', amounts.span(age_ms))
 
 
 @register.filter
@@ -255,8 +268,12 @@ def member_ids(replicas: Sequence[Any]) -> str:
 @register.simple_tag(takes_context=True)
 def named(context: dict[str, Any], id: str | None, why: str = "nobody") -> SafeString:
     """A member: its colour and its short id; a dash with the reason where there is none."""
-    shade = hue(of(context["hues"], id))
-    shown = unknown(why) if id is None or is_missing(id) else _titled(id, texts.short_member(id))
+    return _named(hue(of(context["hues"], id)), id or "", why)
+
+
+@remembered
+def _named(shade: str, id: str, why: str) -> SafeString:
+    shown = _titled(id, texts.short_member(id)) if id else unknown(why)
     return format_html('<i class="swatch {}"></i>{}', shade, shown)
 
 
