@@ -19,7 +19,7 @@ from django.conf import settings  # noqa: E402
 from django.db import DatabaseError  # noqa: E402
 
 from assignment.wire import API_PREFIX  # noqa: E402
-from dashboard import garbage  # noqa: E402
+from dashboard import memory  # noqa: E402
 from dashboard.agents.known_tokens import in_thread  # noqa: E402
 from dashboard.agents.requests import Receive, Send  # noqa: E402
 from dashboard.agents.routes import AgentApi  # noqa: E402
@@ -136,7 +136,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         if message["type"] == "lifespan.startup":
             if PROTOCOLS not in sys.modules:
                 log.warning("strangers are not bounded here: start `python -m dashboard.web`")
-            garbage.settle()
+            memory.settle()
             sys.setswitchinterval(SWITCH_S)
             await send({"type": "lifespan.startup.complete"})
         else:

@@ -15,7 +15,7 @@ from celery import Celery, bootsteps
 from celery.signals import worker_process_init
 from django.conf import settings
 
-from dashboard import garbage
+from dashboard import memory
 from dashboard.live.primary import follow_as_broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -70,7 +70,7 @@ app.autodiscover_tasks(["dashboard.coordinator"])
 
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def settle(**_: Any) -> None:
-    garbage.settle()
+    memory.settle()
 
 
 class TickerStep(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -27,7 +27,7 @@ from hashlib import blake2b
 
 from django.db import close_old_connections
 
-from dashboard import garbage
+from dashboard import memory
 from dashboard.coordinator.carrying import want_look
 from dashboard.coordinator.resting import ROWS_MAX, Awake, remembering
 from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
@@ -227,6 +227,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ticker.ended.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the worker ends first
     log.info("ticker %s", name)
-    garbage.settle()
+    memory.settle()
     ticker.run()
     os._exit(0)  # whatever look still waits

@@ -56,7 +56,7 @@ def measured() -> list[tuple[float, str]]:
 
 def measure() -> None:
     """In a process of its own, which has Django: prints both values."""
-    from dashboard import coordinator, garbage
+    from dashboard import coordinator, memory
     from dashboard.actions import groups
     from dashboard.records.audit import By
 
@@ -66,7 +66,7 @@ def measure() -> None:
     group.refresh_from_db()
     give(group)
     write(group, fence=1)
-    garbage.settle()
+    memory.settle()
     began_s, stored = time.perf_counter(), 0
     while more := coordinator.store_events(group):
         stored += more

@@ -22,7 +22,7 @@ import uvloop
 
 from assignment.member.state import MemberState
 from assignment.types import GroupSettings
-from dashboard import garbage
+from dashboard import memory
 from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load.hints import listen, shares
 from dashboard.evaluation.load.lines import RedisLine, WebLine, heads_of, raise_bug
@@ -184,7 +184,7 @@ async def play() -> None:
     task = await asyncio.to_thread(sys.stdin.readline)
     crowd = Crowd.of(msgspec.json.decode(task, type=Task))
     await crowd.log_in()
-    garbage.settle()
+    memory.settle()
     tasks = [asyncio.create_task(one) for one in (*crowd.listening(), crowd.look())]
     for one in tasks:
         one.add_done_callback(raise_bug)
