@@ -125,7 +125,10 @@ _head = msgspec.json.Decoder(_Head).decode
 def pack(found: OwnershipMap) -> bytes:
     """Names that hold nothing are left out, and that a partition was held twice."""
     held = found.owner >= 0
-    used, owner = np.unique(found.owner[held], return_inverse=True)
+    owner = found.owner[held]
+    counts = np.bincount(owner, minlength=len(found.names))
+    used = np.flatnonzero(counts)
+    owner = (np.cumsum(counts > 0) - 1)[owner]
     columns = [_narrow(values) for values in (owner, found.fence[held], found.since_ms[held])]
     head = {
         "names": [found.names[at] for at in used],
@@ -170,8 +173,11 @@ def unpack(packed: bytes) -> OwnershipMap:
 
 def _spread(held: NDArray[np.bool_], column: tuple[NDArray[Any], int], otherwise: int) -> Whole:
     values, least = column
+    whole: Whole = np.add(values, least, dtype=np.int64)
+    if len(whole) == len(held):
+        return whole
     made = np.full(len(held), otherwise, np.int64)
-    made[held] = values.astype(np.int64) + least
+    made[held] = whole
     return made
 
 

@@ -8,10 +8,11 @@ import msgspec
 from assignment.bounds import moment_of, shown
 from assignment.errors import InvalidInput
 from assignment.plausible import COUNTED_MAX, Counted, check_reached
-from assignment.scripts.values import FENCE_MAX, Raw, check_within, pairs_of, text_of
+from assignment.scripts.values import FENCE_MAX, Raw, check_within, text_of
 from assignment.types import INCARNATION_STEP, Partition, valid_name
 
 KINDS = ("acquired", "released", "expired", "fenced")
+FIELDS = [b"seq", b"type", b"partition", b"member", b"fence", b"at_ms"]  # as _common.lua notes them
 _KIND_OF = {kind.encode(): kind for kind in KINDS}
 MEMBERS_KEPT = 4_096  # names: a group has fewer, and each has many events
 
@@ -30,22 +31,21 @@ class LockEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def read_event(entry_id: Raw, fields: Sequence[Raw] | Mapping[Raw, Raw]) -> LockEvent:
     """Raises InvalidInput, or another of group_read.UNREADABLE, for what no script has written."""
-    values = _bytes_of(fields)
-    stored, seq, fence = values[b"type"], int(values[b"seq"]), int(values[b"fence"])
-    kind = _KIND_OF.get(stored)
-    if kind is None:
-        raise InvalidInput(f"there is no event {shown(stored.decode())}")
-    check_within("seq", seq, 0, FENCE_MAX)
-    check_within("fence", fence, 0, FENCE_MAX)
-    return LockEvent(
+    seq, kind, partition, member, fence, at_ms = _values(fields)
+    event = LockEvent(
         entry_id=text_of(entry_id),
-        seq=seq,
-        kind=kind,
-        partition=Partition.parse(values[b"partition"].decode()),
-        member_id=_member(values[b"member"]),
-        fence=fence,
-        at_ms=moment_of(values[b"at_ms"]),
+        seq=int(seq),
+        kind=_KIND_OF.get(kind, ""),
+        partition=Partition.parse(partition.decode()),
+        member_id=_member(member),
+        fence=int(fence),
+        at_ms=moment_of(at_ms),
     )
+    if not event.kind:
+        raise InvalidInput(f"there is no event {shown(kind.decode())}")
+    check_within("seq", event.seq, 0, FENCE_MAX)
+    check_within("fence", event.fence, 0, FENCE_MAX)
+    return event
 
 
 @lru_cache(MEMBERS_KEPT)
@@ -53,15 +53,18 @@ def _member(stored: bytes) -> str:
     return valid_name("member", stored.decode())
 
 
-def _bytes_of(fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Mapping[bytes, bytes]:
-    """There are many: mostly they are so already."""
-    if isinstance(fields, dict) and b"seq" in fields:
-        return fields
+def _values(fields: Sequence[Raw] | Mapping[Raw, Raw]) -> Sequence[bytes]:
+    """In the order of FIELDS. There are many, and mostly they come so."""
     if not isinstance(fields, Mapping):
+        if fields[::2] == FIELDS:
+            return fields[1::2]  # bytes, as their names are
         fields = dict(zip(fields[::2], fields[1::2], strict=True))
-    if b"seq" in fields:
-        return fields
-    return {name.encode(): value for name, value in pairs_of(fields)}
+    given = {_bytes_of(name): _bytes_of(value) for name, value in fields.items()}
+    return [given[name] for name in FIELDS]
+
+
+def _bytes_of(value: Raw) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def check_event(event: LockEvent, counted: Counted) -> LockEvent:

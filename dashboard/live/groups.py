@@ -35,7 +35,15 @@ from assignment.scripts.rows import UNREADABLE, each
 from assignment.scripts.values import pairs_of
 from assignment.types import START, GroupSettings, Offset, Partition, Reason
 from assignment.wire import GROUP_INDEX, GroupKeys, StreamKeys, parse_settings
-from dashboard.live.connection import GroupDamaged, client_at, clients, ms_of, own_key, sync_client
+from dashboard.live.connection import (
+    UNPARSED,
+    GroupDamaged,
+    client_at,
+    clients,
+    ms_of,
+    own_key,
+    sync_client,
+)
 from dashboard.live.queue import last_ticker
 from dashboard.live.scripts import run, run_each, try_each
 
@@ -156,7 +164,8 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     """At most `count` events of the locks after the entry `cursor`, in order."""
     key = GroupKeys(group).events
     for _ in range(BAD_PAGES_MAX):
-        entries = sync_client().xrange(key, min=f"({cursor}", count=count)
+        asked = ("XRANGE", key, f"({cursor}", "+", "COUNT", count)
+        entries = sync_client().execute_command(*asked, **UNPARSED)
         stored = {entry_id.decode(): fields for entry_id, fields in entries}
         found, bad = each(stored.items(), partial(_event, counted(group)))
         if bad:  # no script wrote them
@@ -172,7 +181,7 @@ def has_events_after(group: str, cursor: str) -> bool:
     return bool(sync_client().xrange(GroupKeys(group).events, min=f"({cursor}", count=1))
 
 
-def _event(so_far: Counted, entry_id: str, fields: Mapping[bytes, bytes]) -> LockEvent:
+def _event(so_far: Counted, entry_id: str, fields: Sequence[bytes]) -> LockEvent:
     return check_event(read_event(entry_id, fields), so_far)
 
 

@@ -1,8 +1,7 @@
 """How fast the locks' events become history, with as many open tenures as a large group has.
 
-history_events_per_second: one process that does nothing else, and collects garbage as a worker
-does. history_behind_s: a Celery worker and beat as they are started, from the moment at which all
-events are in Redis until history has them.
+history_events_per_second: one process that does nothing else. history_behind_s: a Celery worker and
+beat as they are started, from the moment at which all events are in Redis until history has them.
 Real Redis and SQLite; of every two events one ends a tenure and one begins the next, twenty of them
 a millisecond.
 """
@@ -56,7 +55,7 @@ def measured() -> list[tuple[float, str]]:
 
 def measure() -> None:
     """In a process of its own, which has Django: prints both values."""
-    from dashboard import coordinator, memory
+    from dashboard import coordinator
     from dashboard.actions import groups
     from dashboard.records.audit import By
 
@@ -66,7 +65,6 @@ def measure() -> None:
     group.refresh_from_db()
     give(group)
     write(group, fence=1)
-    memory.settle()
     began_s, stored = time.perf_counter(), 0
     while more := coordinator.store_events(group):
         stored += more
@@ -112,8 +110,9 @@ def wait_for_worker() -> None:
 
 def caught_up_s(group: Any) -> float:
     """Raises TimeoutError that says how much is missing."""
-    began_s, last = time.perf_counter(), group.last_event_seq + EVENTS
-    write(group, fence=2)
+    last = group.last_event_seq + EVENTS
+    write(group, fence=2)  # one script: nobody reads any of them before all are there
+    began_s = time.perf_counter()
     while time.perf_counter() - began_s < DEADLINE_S:
         group.refresh_from_db(fields=["last_event_seq"])
         if group.last_event_seq == last:

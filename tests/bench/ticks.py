@@ -62,7 +62,7 @@ def empty(groups: int) -> None:
 
 def settled_ms() -> float:
     """A tick's, once there is nothing to do."""
-    from dashboard import coordinator, memory
+    from dashboard import coordinator
     from dashboard.coordinator.resting import remembering
     from dashboard.coordinator.running import Line, Round
     from dashboard.coordinator.ticker import TICK_S
@@ -77,7 +77,6 @@ def settled_ms() -> float:
                 break
         else:
             raise apart.NotMeasured(f"after {SETTLE_MAX} ticks {looked_at} groups do not rest")
-        memory.settle()
         began_ms = _cpu_ms()
         for _ in range(TICKS):
             began_s = time.monotonic()
