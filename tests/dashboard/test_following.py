@@ -128,6 +128,26 @@ def test_a_look_after_the_first_one_is_one_reading_of_one_part(
 ALL = (range(1), True)
 
 
+def test_of_a_large_group_only_who_goes_on_reads_more_than_the_part_that_is_due(
+    six: Group, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "BUDGET_S", 60.0)
+    followed = Following(six.name)
+    followed.look()
+    readings.clear()
+    followed.look()
+    assert readings == [(range(1, 2), True)], "a page waits for this"
+    readings.clear()
+    followed.read_progress()
+    assert sorted(part.start for part, _ in readings) == [2, 3, 4, 5], "the others are of just now"
+
+
+def test_of_two_parts_both_are_read(store: Any, group_name: str, db: None, parts: None) -> None:
+    two = make_group(group_name, partitions=2)
+    staffed(two, "a", "b")
+    assert Following(two.name).look().numbers.lag_records == 0
+
+
 def test_whole_reads_every_part(six: Group, readings: list[tuple[Any, bool]]) -> None:
     followed = Following(six.name)
     followed.look()
