@@ -27,6 +27,9 @@ HOW_TO_GET = (
     "with the system: `apt install python3.13 python3.13-venv` (Debian, Ubuntu) or"
     " `dnf install python3.13` (Fedora); for yourself: `uv python install 3.13` (docs.astral.sh/uv)"
 )
+# As pip compiles packages: where PYTHONDONTWRITEBYTECODE is set, as images of containers have it,
+# each of the many processes would compile all that it imports, a third of what its start takes.
+COMPILED = ("agent", "assignment", "dashboard")
 PRODUCTION = ("django", "channels_redis", "axes")  # what requirements-production.lock brings
 
 
@@ -75,6 +78,7 @@ def install() -> None:
         [python, "-m", "venv", "--clear", str(VENV)],
         [*pip, "--require-hashes", "-r", str(LOCK)],
         [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)],
+        [str(VENV_PYTHON), "-m", "compileall", "-q", *COMPILED],
     ):
         done = subprocess.run(command, stdout=sys.stderr, cwd=ROOT, env=environment, check=False)
         if done.returncode:

@@ -52,13 +52,15 @@ def test_installs_by_the_lock_then_the_project_and_marks_it_last(
     monkeypatch.setattr(manage.subprocess, "run", run)
     assert not manage.is_set_up()
     manage.install()
-    assert [c[3] if c[2] == "pip" else c[2] for c in ran] == ["venv", "install", "install"]
+    did = [c[3] if c[2] == "pip" else c[2] for c in ran]
+    assert did == ["venv", "install", "install", "compileall"]
     assert ran[1][-3:] == ["--require-hashes", "-r", str(bare / "requirements.lock")]
     assert ran[2][-4:] == ["--no-deps", "--no-build-isolation", "-e", str(bare)]
+    assert ran[3][-3:] == ["agent", "assignment", "dashboard"]
     assert manage.is_set_up()
 
 
-@pytest.mark.parametrize("fails_at", [0, 1, 2])
+@pytest.mark.parametrize("fails_at", [0, 1, 2, 3])
 def test_failed_set_up_leaves_no_mark_and_is_repeated(
     bare: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
 ) -> None:
