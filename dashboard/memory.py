@@ -6,8 +6,8 @@ fifth.
 
 Freed arrays: those of a group of 100,000 partitions have 800 kB each, and as it comes glibc gives
 more than some 1.6 MB of them back to the kernel at once, which hands the same pages out again a
-millisecond later, one fault of some microseconds for each. That took more than half of what a map of
-its owners costs.
+millisecond later, one fault of some microseconds for each. That took more than half of what a
+map of its owners costs.
 """
 
 import ctypes
