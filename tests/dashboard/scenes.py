@@ -40,11 +40,11 @@ def staffed(group: Group, *names: str) -> list[FakeAgent]:
     return agents
 
 
-def lived(name: str, store: Any, chance: random.Random) -> Group:
+def lived(name: str, store: Any, chance: random.Random, steps: int = 200) -> Group:
     """A group of six partitions whose members came, went and were lost; history has all of it."""
     group = make_group(name, partitions=6, lease_ms=300, renew_ms=60, session_timeout_ms=300)
     agents = [FakeAgent(group, f"m{n}") for n in range(4)]
-    for _ in range(200):
+    for _ in range(steps):
         agent, action = chance.choice(agents), chance.choice(ACTIONS)
         if action in OF_AGENTS:
             OF_AGENTS[action](agent)

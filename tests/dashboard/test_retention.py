@@ -33,7 +33,7 @@ def group(store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch) -> Group
     """With a past, and a stored map for every ten events."""
     monkeypatch.setattr(ownership, "EVENTS_MIN", 10)
     monkeypatch.setattr(live_groups, "EVENTS_AT_ONCE", 7)
-    return lived(group_name, store, random.Random(4))
+    return lived(group_name, store, random.Random(4), steps=70)
 
 
 def moments(group: Group) -> list[int]:
