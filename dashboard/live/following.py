@@ -1,12 +1,12 @@
 """One group as this process follows it: read whole once, brought forward by the log of the locks,
 and checked against Redis a part at a time.
 
-Every look reads the events since the last one, what members said, and some partitions whole: all
-of a small group, of a large one those that were read longest ago; what the first one lacks is how
-far the work on most of a large group is. So locks, targets and members are as of the look; commits
-and lag are as old as `read_ms` of the cells says. A caller that wants to show the locks first looks
-without progress and reads that afterwards. Where the log does not lead on (trimmed, another Redis,
-another group of that name, other settings) everything is read anew.
+Every look reads the events since the last one, what members said, and a part of the partitions
+whole: all of a small group, of a large one the part that was read longest ago; what the first one
+lacks is how far the work on most of a large group is. So locks, targets and members are as of the
+look; commits and lag are as old as `read_ms` of the cells says. A caller that wants to show the
+locks first looks without progress, and reads more of that afterwards. Where the log does not lead
+on (trimmed, another Redis, another group of that name, other settings) everything is read anew.
 """
 
 import logging
