@@ -1,12 +1,14 @@
 """One group as this process follows it: read whole once, brought forward by the log of the locks,
 and checked against Redis a part at a time.
 
-Every look reads the events since the last one, what members said, and a part of the partitions
-whole: all of a small group, of a large one the part that was read longest ago; what the first one
-lacks is how far the work on most of a large group is. So locks, targets and members are as of the
-look; commits and lag are as old as `read_ms` of the cells says. A caller that wants to show the
-locks first looks without progress, and reads more of that afterwards. Where the log does not lead
-on (trimmed, another Redis, another group of that name, other settings) everything is read anew.
+Every look reads the events since the last one, what members said since, and a part of the
+partitions whole: all of a small group, of a large one the part that was read longest ago; what the
+first one lacks is how far the work on most of a large group is. Of a group with more than
+IN_TURN_MAX parts a look reads none, for what was read first would be too old before the last one
+came. So locks, targets and members are as of the look; commits and lag are as old as `read_ms` of
+the cells says. A caller that wants to show the locks first looks without progress, and reads more
+of that afterwards. Where the log does not lead on (trimmed, another Redis, another group of that
+name, other settings) everything is read anew.
 """
 
 import logging
@@ -20,9 +22,10 @@ from assignment.errors import Damaged
 from assignment.scripts.group_read import Meta
 from assignment.scripts.rows import UNREADABLE, why_unreadable
 from dashboard.live import reading
+from dashboard.live.cells import KEPT_MS
 from dashboard.live.connection import GroupDamaged, StoreUnavailable
 from dashboard.live.health import note_difference
-from dashboard.live.heard import Heard, Told
+from dashboard.live.heard import NOTHING_KNOWN, Heard, Known, Told
 from dashboard.live.ownership import LogGap, Names, Ownership
 from dashboard.live.progress import Progress
 from dashboard.live.reading import EVENTS_MAX, PARTITIONS_MAX, Reading
@@ -31,6 +34,7 @@ from dashboard.live.snapshot import LiveSnapshot, build
 from dashboard.web.counts import counts
 
 FRESH_S = 1.0  # a part that was read since is not read again, unless it is due in its turn
+IN_TURN_MAX = KEPT_MS // round(FRESH_S * 1000)  # parts that one a look keeps known
 BUDGET_S = 0.008  # beyond the part that is due, where nobody waits for it
 NAMES_MAX = 50_000  # members that came and went, before everything is read anew
 ANEW_MAX = 3  # times in one look that the log does not lead on
@@ -85,11 +89,12 @@ class Following:
     def _look(self, whole: bool, progress: bool) -> LiveSnapshot:
         state = self._state = self._state or self._begun()
         left: int | None = None
-        if progress or state.is_small:
+        if whole or (progress and len(state.read_s) <= IN_TURN_MAX) or state.is_small:
             left = state.read_in_turn(inf if whole else 0.0)
         else:
             state.read_unknown()
-        told = reading.told_in(state.read(left, keys=True), state.heard)
+        known = NOTHING_KNOWN if whole else state.heard.known
+        told = reading.told_in(state.read(left, keys=known), state.heard)
         if _stream_of(self.group, told.read.meta) != (state.held.stream, state.held.size):
             raise LogGap("its partitions are others")
         return state.shown(told)
@@ -97,7 +102,7 @@ class Following:
     def _begun(self) -> "_State":
         if len(self._names.texts) > NAMES_MAX:
             self._names = Names()
-        found = reading.read(self.group, reading.START, "", range(0), keys=True)
+        found = reading.read(self.group, reading.START, "", range(0), keys=NOTHING_KNOWN)
         held = Ownership(*_stream_of(self.group, reading.meta_in(found)), self._names)
         held.seq = found.event_seq
         return _State(self.group, held, found)
@@ -140,22 +145,26 @@ class _State:
         for part in sorted(set(range(len(self.read_s))) - self._known):
             self.read(part, progress=False)
 
-    def read(self, part: int | None, *, keys: bool = False, progress: bool = True) -> Reading:
+    def read(
+        self, part: int | None, *, keys: Known | None = None, progress: bool = True
+    ) -> Reading:
         """The log up to now, and the part's rows, if any. Raises LogGap."""
         if part is None:
-            return self._read(range(0), keys=keys, progress=False)
+            return self._read(range(0), keys, progress=False)
         first = part * PARTITIONS_MAX
         span = range(first, min(first + PARTITIONS_MAX, self.held.size))
-        found = self._read(span, keys=keys, progress=progress)
+        found = self._read(span, keys, progress)
         self._take(part, span, found)
         self._known.add(part)
         if progress:
             self.read_s[part] = time.monotonic()
         return found
 
-    def _read(self, span: range, **what: bool) -> Reading:
+    def _read(self, span: range, keys: Known | None, progress: bool) -> Reading:
         while True:
-            found = reading.read(self.group, self._position, self.held.stream, span, **what)
+            found = reading.read(
+                self.group, self._position, self.held.stream, span, keys=keys, progress=progress
+            )
             self._forward(found)
             if found.is_all:
                 return found

@@ -4,9 +4,9 @@ read anew. Of 100,000 partitions only the changes since a member's last complete
 Pure.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,24 @@ from assignment.scripts.group_read import GroupRead, MemberRow, read_member
 from assignment.scripts.held import Holdings
 from assignment.scripts.reports import Report, Said, StoredReport, read_said, report_of
 from assignment.scripts.rows import each
+from assignment.scripts.values import pairs_of, texts_of
 from assignment.types import TargetRow
 from dashboard.live.ownership import Index, Whole
 
 T = TypeVar("T")
+WHOLE_MS = 10_000  # all is read again, whatever is known
 NOTHING_HELD = Holdings.of({})
-Rows = Sequence[tuple[str, bytes]]
+Rows = Collection[tuple[str, bytes]]
+
+
+class Known(NamedTuple):
+    """What need not be read again."""
+
+    since_ms: int  # reports of members that did not beat since; 0: none
+    numbers: bytes  # the group's, as long as which targets are as they were
+
+
+NOTHING_KNOWN = Known(0, b"")
 
 
 class Claims(NamedTuple):
@@ -79,6 +91,9 @@ class Heard:
     def __init__(self, stream: str, partitions: int) -> None:
         self._stream, self._partitions = stream, partitions
         self._bodies: dict[str, _Body] = {}
+        self._whole_ms, self.known = 0, NOTHING_KNOWN
+        self.said: dict[str, bytes] = {}  # by member, its report
+        self.placed: Rows = ()  # its targets
         self.members: Remembered[MemberRow] = Remembered(read_member)
         self.targets: Remembered[tuple[TargetRow, Index]] = Remembered(self._target)
         self.reports: Remembered[tuple[Report, Claims]] = Remembered(self._report)
@@ -142,8 +157,26 @@ class Heard:
         numbers = [p.number for p in row.active if p.stream == stream and p.number < most]
         return np.array(numbers, np.int32)
 
-    def forget_all_but(self, members: Mapping[str, object]) -> None:
-        self._bodies = {m: kept for m, kept in self._bodies.items() if m in members}
+    def take(self, now_ms: int, reports: Sequence[Any], target: Sequence[Any]) -> None:
+        """As a reading has them, of which `known` was known."""
+        spoke, *values = reports
+        if values:
+            found = {**self.said, **dict(zip(texts_of(spoke), values[0], strict=True))}
+            self.said = {member: raw for member, raw in found.items() if raw is not None}
+        else:
+            self.said = dict(pairs_of(spoke))
+        numbers, *rows = target
+        if rows:
+            self.placed = pairs_of(rows[0])
+        if rows and not values:
+            self._whole_ms = now_ms
+        is_due = now_ms - self._whole_ms >= WHOLE_MS
+        self.known = NOTHING_KNOWN if is_due else Known(now_ms, numbers)
+
+    def forget_all_but(self, members: Collection[str]) -> None:
+        for known in (self.said, self._bodies):
+            for member in known.keys() - members:
+                del known[member]
 
 
 def _held(owned: Mapping[str, str | None]) -> Holdings:

@@ -23,7 +23,7 @@ from assignment.scripts.values import pairs_of, text_of
 from assignment.types import TargetRow
 from assignment.wire import GroupKeys, StreamKeys
 from dashboard.live.connection import GroupDamaged, sync_client
-from dashboard.live.heard import Heard, Told
+from dashboard.live.heard import NOTHING_KNOWN, Heard, Known, Told
 from dashboard.live.nodes import cluster
 from dashboard.live.progress import Progress
 from dashboard.live.queue import last_ticker
@@ -34,8 +34,12 @@ PARTITIONS_MAX = 500  # of one reading: some milliseconds of Redis; unpack takes
 START = ""  # a position: from now on
 
 # ARGV: position in the log or '', how many events, stream, '1': with the group's keys, '1': with
-# progress, or '2': but without what the streams say, the numbers of partitions. Answers {now_ms,
-# run_id, event_seq, the position afterwards, events, rows, progress, keys, identity, incarnation}.
+# progress, or '2': but without what the streams say, since when reports are asked for (0: all),
+# the numbers under which targets are known, the numbers of partitions. Answers {now_ms, run_id,
+# event_seq, the position afterwards, events, rows, progress, keys, identity, incarnation}. Of the
+# keys reports are {all of them as names and values}, or {some names, their values}: whoever reports
+# beats. Targets are {numbers, names and values}, or {numbers} as they were: who changes them raises
+# one.
 _TEXT = """
 local position, stream = ARGV[1], ARGV[3]
 local function appended(KEYS, ARGV)
@@ -52,7 +56,7 @@ else
 end
 
 local names, locks, backlog = {}, {}, {}
-for i = 6, #ARGV do
+for i = 8, #ARGV do
   names[#names + 1] = stream .. ':' .. ARGV[i]
   locks[#locks + 1] = key('lock:' .. names[#names])
 end
@@ -71,11 +75,31 @@ if #names > 0 and ARGV[5] ~= '0' then
   progress = {offsets, redis.call('HMGET', key('applied'), unpack(names)), backlog}
 end
 
+local function reports(since, most)
+  if since == 0 or since > now_ms() then return {redis.call('HGETALL', key('reports'))} end
+  local names = redis.call('ZRANGEBYSCORE', key('beats'), text(since), '+inf', 'LIMIT', 0, most)
+  if #names == 0 then return {names, names} end
+  if #names == most then return {redis.call('HGETALL', key('reports'))} end
+  return {names, redis.call('HMGET', key('reports'), unpack(names))}
+end
+
+local function targets(known)
+  local numbers = {}
+  for i, number in ipairs(redis.call('HMGET', KEYS[1], 'target_incarnation', 'target_epoch',
+      'group_epoch')) do
+    numbers[i] = number or ''
+  end
+  local found = table.concat(numbers, ' ')
+  if found == known then return {found} end
+  return {found, redis.call('HGETALL', key('target'))}
+end
+
 local keys = {}
 if ARGV[4] == '1' then
   keys = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
-    redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), redis.call('HGETALL', key('reports')),
-    redis.call('HGETALL', key('target')), redis.call('GET', key('coordinator')) or '',
+    redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'),
+    reports(tonumber(ARGV[6]), tonumber(ARGV[2])), targets(ARGV[7]),
+    redis.call('GET', key('coordinator')) or '',
     redis.call('HGETALL', key('pauses')), redis.call('HGETALL', key('paused'))}
 end
 local about = redis.call('HMGET', KEYS[1], 'event_seq', 'identity', 'incarnation')
@@ -121,15 +145,16 @@ def read(
     stream: str,
     part: Sequence[int],
     *,
-    keys: bool,
+    keys: Known | None = None,
     progress: bool = True,
 ) -> Reading:
-    """`part`: numbers of partitions, some hundreds. Raises StoreUnavailable, and
-    GroupDamaged.
+    """`part`: numbers of partitions, some hundreds. `keys`: with what is the group's and its
+    members', but for what of it is known. Raises StoreUnavailable, and GroupDamaged.
     """
     run = sync_client().register_script(_script())
     is_apart = progress and cluster() is not None  # the streams are in other slots
-    arguments = [position, EVENTS_MAX, stream, int(keys), int(progress) + is_apart, *part]
+    asks = int(keys is not None), int(progress) + is_apart, *(keys or NOTHING_KNOWN)
+    arguments = [position, EVENTS_MAX, stream, *asks, *part]
     try:
         raw = run(keys=GroupKeys(group).of_script, args=arguments)
         now_ms, run_id, seq, reached, events, *found, identity, incarnation = raw
@@ -165,7 +190,7 @@ def progress_of(group: str, stream: str, numbers: Sequence[int]) -> Progress:
     """Of these partitions, some hundreds, in their order. Raises StoreUnavailable,
     GroupDamaged.
     """
-    found, progress = read(group, START, stream, numbers, keys=False), Progress(len(numbers))
+    found, progress = read(group, START, stream, numbers), Progress(len(numbers))
     try:
         progress.take(range(len(numbers)), found.now_ms, *found.progress)
     except UNREADABLE as error:
@@ -193,11 +218,12 @@ def _told(reading: Reading, heard: Heard) -> Told:
     meta, members, beats, reports, target, computes, pauses, paused = reading.keys
     known = ticked(read_meta(meta), last_ticker())
     rows, bad_members = heard.members.each(pairs_of(members))
-    said, _ = heard.reports.each(pairs_of(reports))
-    placed, bad_targets = heard.targets.each(pairs_of(target))
+    heard.take(reading.now_ms, reports, target)
+    heard.forget_all_but([*rows, *bad_members])
+    said, _ = heard.reports.each(heard.said.items())
+    placed, bad_targets = heard.targets.each(heard.placed)
     if bad_targets:
         raise ValueError(next(iter(bad_targets.values())))
-    heard.forget_all_but(said)
     spoken: dict[str, Report] = {member: report for member, (report, _) in said.items()}
     given: dict[str, TargetRow] = {member: row for member, (row, _) in placed.items()}
     read = GroupRead(

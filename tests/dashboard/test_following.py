@@ -34,6 +34,11 @@ def holders(followed: Following) -> list[tuple[Any, ...]]:
     return [(row.owner, row.fence, row.state, row.since_ms, row.target) for row in rows]
 
 
+def members(followed: Following) -> list[tuple[Any, ...]]:
+    rows = followed.look().members
+    return [(row.id, row.owned, row.targeted, row.batch, row.beat_at_ms) for row in rows]
+
+
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """One partition a part, and no budget: a look reads one row, the others are by the events."""
@@ -47,7 +52,10 @@ def six(store: Any, group_name: str, db: None, parts: None) -> Group:
     return make_group(group_name, partitions=6)
 
 
-WHAT = ("follow", "follow", "join", "join", "leave", "release", "run out", "trim", "look", "sweep")
+WHAT = (
+    *("follow", "follow", "join", "join", "leave", "release", "run out", "trim"),
+    *("look", "sweep", "beat"),
+)
 steps = st.lists(
     st.tuples(st.sampled_from(WHAT), st.integers(0, 2), st.integers(0, 5)), min_size=4, max_size=25
 )
@@ -68,6 +76,7 @@ def test_the_events_tell_what_a_whole_reading_finds(six: Group, script: list[Ste
                 followed.look()
         tick()  # what ran out is an event from here on
         assert holders(followed) == holders(Following(six.name))
+        assert members(followed) == members(Following(six.name))
         assert counts.differences.get(six.name, 0) == before
     finally:
         for agent in agents:
@@ -87,6 +96,8 @@ def take(group: Group, agents: list[FakeAgent], step: Step) -> None:
             coordinator.rebalance(group.name, "task-1", "worker@here")
         case "follow":
             agent.follow()
+        case "beat":
+            agent.beat(batch=number)
         case "release" if partition in agent.held:
             agent.release([partition])
         case "run out":
@@ -104,9 +115,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, bool]]:
     honest = reading.read
 
     def counted(
-        group: str, position: str, stream: str, part: Any, *, keys: bool, **more: Any
+        group: str, position: str, stream: str, part: Any, *, keys: Any = None, **more: Any
     ) -> Any:
-        asked.append((part, keys))
+        asked.append((part, keys is not None))
         return honest(group, position, stream, part, keys=keys, **more)
 
     monkeypatch.setattr(reading, "read", counted)
@@ -140,6 +151,22 @@ def test_of_a_large_group_only_who_goes_on_reads_more_than_the_part_that_is_due(
     readings.clear()
     followed.read_progress()
     assert sorted(part.start for part, _ in readings) == [2, 3, 4, 5], "the others are of just now"
+
+
+def test_of_a_group_whose_parts_would_be_too_old_a_look_reads_none(
+    six: Group, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the last one is read the first one is not known any more; rows are read as shown."""
+    staffed(six, "a")
+    monkeypatch.setattr(following, "IN_TURN_MAX", 5)
+    followed = Following(six.name)
+    shot = followed.look()
+    assert {(row.owner, row.lag_records) for row in shot.partitions} == {("a", None)}
+    assert [row.lag_records for row in watching.rows(shot, [2, 5])] == [0, 0]
+    readings.clear()
+    followed.look()
+    assert readings == [(range(0), True)]
+    assert followed.look(whole=True).numbers.lag_records == 0
 
 
 def test_of_two_parts_both_are_read(store: Any, group_name: str, db: None, parts: None) -> None:
