@@ -83,6 +83,11 @@ def with_a_plan(group: Group) -> None:
     )  # fmt: skip
 
 
+def with_a_running_plan(group: Group) -> None:
+    with_a_plan(group)
+    group.plans.update(state=PlanState.RUNNING, expires_at_ms=2**50)
+
+
 def with_a_request(group: Group) -> None:
     group.requests.create(actor="ann", strategy="averagely")
 
@@ -98,13 +103,24 @@ LEAVER = {"outcome": "", "at_ms": None, "forced": False}
 
 
 @pytest.mark.parametrize(
-    "happens", [as_another, as_paused, with_a_plan, with_a_request, with_a_scale_down]
+    "happens",
+    [as_another, as_paused, with_a_plan, with_a_running_plan, with_a_request, with_a_scale_down],
 )
 def test_what_only_the_database_knows_wakes_a_group(
     settled: FakeAgent, happens: Callable[[Group], None]
 ) -> None:
     happens(settled.group)
     assert tick() == 1
+
+
+def test_of_one_group_that_is_looked_at_apart_only_its_own_request_counts(
+    settled: FakeAgent, group_name: str
+) -> None:
+    other = make_group(f"{group_name}-b")
+    with_a_request(other)
+    assert not resting.awake_one(settled.group.name, queue.ticker_lives().ticker)
+    (one,) = resting.awake_one(other.name, queue.ticker_lives().ticker)
+    assert one.is_asked
 
 
 def test_a_member_joins_a_group_that_rests(settled: FakeAgent) -> None:
@@ -148,7 +164,7 @@ def test_after_the_clock_was_set_back_every_group_is_looked_at(
 def test_a_group_rests_on_while_the_database_is_away(
     settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(only: Any) -> Any:
+    def refused(*only: Any) -> Any:
         raise OperationalError("the database is away")
 
     monkeypatch.setattr(resting, "_asking", refused)
@@ -349,7 +365,7 @@ def test_a_row_of_which_nobody_said_so_is_read_soon(
 def test_rows_of_while_the_database_was_away_are_read_again(
     rows: resting.Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(only: Any) -> Any:
+    def refused(*only: Any) -> Any:
         raise OperationalError("the database is away")
 
     with monkeypatch.context() as patch:
