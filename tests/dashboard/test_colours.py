@@ -1,8 +1,11 @@
 """Hues: stable, and never the same for two who are there at the same time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dashboard.models import Group, MemberRecord
+from dashboard.records.queries import colours
 from dashboard.records.queries.colours import HUES, Stay, hues
 
 
@@ -53,3 +56,41 @@ def _crowded(stays: list[Stay], who: Stay) -> bool:
 def test_a_member_keeps_its_hue_when_it_joins_anew() -> None:
     stays = [Stay("a", 0, 5), Stay("b", 1, None), Stay("a", 6, None)]
     assert hues(stays)["a"] == 0
+
+
+# --- as they are recorded -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def group(db: None) -> Group:
+    settings = {"stream": "s", "partitions": 2}
+    return Group.objects.create(name="g", settings=settings, **settings)
+
+
+def stayed(group: Group, member: str, joined_ms: int, left_ms: int | None = None) -> None:
+    MemberRecord.objects.create(
+        group=group, member_id=member, joined_at_ms=joined_ms, left_at_ms=left_ms
+    )
+
+
+def test_who_came_back_has_not_left(group: Group) -> None:
+    for n in range(HUES):
+        stayed(group, f"m{n}", n)
+    MemberRecord.objects.filter(member_id="m2").update(left_at_ms=20)
+    assert colours.of_group(group.pk) == {f"m{n}": n for n in range(HUES)}
+    stayed(group, "m2", 21)
+    stayed(group, "next", 30)
+    assert colours.of_group(group.pk)["next"] == 0, "the hue of m2 is not free"
+
+
+def test_of_two_that_joined_at_once_the_name_decides(group: Group) -> None:
+    stayed(group, "b", 1)
+    stayed(group, "a", 1)
+    assert colours.of_group(group.pk) == {"a": 0, "b": 1}
+
+
+def test_others_groups_members_are_none_of_its(group: Group) -> None:
+    settings = {"stream": "s", "partitions": 2}
+    other = Group.objects.create(name="other", settings=settings, **settings)
+    stayed(other, "a", 1)
+    assert colours.of_group(group.pk) == {}

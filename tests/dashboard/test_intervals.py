@@ -167,7 +167,7 @@ def spells(found: Intervals) -> set[tuple[int, int, int, int]]:
 
 
 def test_replicas_last_from_target_to_target(group: Group) -> None:
-    target(group, 1, 50, a=row(standby="7"))
+    target(group, 1, 50, b=row(standby="0"))  # was over before the time that is shown
     target(group, 2, 100, a=row(standby="0 1"), b=row(learning="0"))
     target(group, 3, 200, a=row(standby="0"), b=row(standby="1", learning="2"))
     target(group, 4, 300)
@@ -184,6 +184,17 @@ def test_who_keeps_a_partition_at_a_moment(group: Group) -> None:
         "learning": {0: ["b"]},
         "standby": {0: ["a"]},
     }
+
+
+def test_history_begins_with_the_first_of_what_is_drawn(group: Group) -> None:
+    assert intervals.begun_ms(group) is None
+    MemberRecord.objects.create(group=group, member_id="a", joined_at_ms=900)
+    assert intervals.begun_ms(group) == 900
+    target(group, 1, 800)
+    target(group, 2, 850)
+    assert intervals.begun_ms(group) == 800
+    held(group, 0, 1, 700, None).save()
+    assert intervals.begun_ms(group) == 700
 
 
 # --- marks ---

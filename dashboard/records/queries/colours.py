@@ -6,7 +6,7 @@ The hue of somebody who has just gone is not given to who comes next: a handover
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from django.db.models import Max, Min
+from django.db import connection
 
 from dashboard.live.snapshot import LiveMember
 from dashboard.models import MemberRecord
@@ -14,6 +14,12 @@ from dashboard.models import MemberRecord
 HUES = 10  # of page.css; the members alive beyond them share
 STAYS_MAX = 5_000  # a group with a longer history gives hues anew from there
 STILL_HERE = 2**63
+# As text, since every page asks for it. `here`: of how many stays there is no end.
+STAYS = f"""
+SELECT member_id, MIN(joined_at_ms) AS joined, MAX(left_at_ms), COUNT(*) - COUNT(left_at_ms) AS here
+FROM {MemberRecord._meta.db_table} WHERE group_id = %s
+GROUP BY member_id ORDER BY joined DESC, member_id DESC LIMIT {STAYS_MAX}
+"""
 
 
 class Stay(NamedTuple):
@@ -43,16 +49,12 @@ def of_group(group_id: int, present: Iterable[LiveMember] = ()) -> dict[str, int
     """Member id -> hue, of everybody who was ever there. Who is `present` and is not recorded yet
     has the hue that the record will give.
     """
-    records = MemberRecord.objects.filter(group_id=group_id)
-    rows = (
-        records.values_list("member_id")
-        .annotate(joined=Min("joined_at_ms"), left=Max("left_at_ms"))
-        .order_by("-joined", "-member_id")[:STAYS_MAX]
-    )
-    staying = set(records.filter(left_at_ms=None).values_list("member_id", flat=True))
+    with connection.cursor() as cursor:
+        cursor.execute(STAYS, [group_id])
+        rows = cursor.fetchall()
     stays = [
-        Stay(member_id, joined, None if member_id in staying else left)
-        for member_id, joined, left in reversed(rows)
+        Stay(member_id, joined, None if here else left)
+        for member_id, joined, left, here in reversed(rows)
     ]
     known = {stay.member_id for stay in stays}
     new = (Stay(m.id, m.joined_at_ms, None) for m in present if m.id not in known)

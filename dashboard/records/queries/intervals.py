@@ -15,7 +15,7 @@ from django.db.models import Q
 from numpy.typing import NDArray
 
 from assignment import maps
-from dashboard.models import Group, Tenure
+from dashboard.models import Group, MemberRecord, Rebalance, Tenure
 from dashboard.records.queries.colours import HUES
 from dashboard.records.queries.tenures import BEFORE, not_ended_by
 
@@ -27,6 +27,18 @@ STAYS = -1  # no partition: the line of a member's stays in the group
 NO_HUE = HUES  # of an owner whose stay was never recorded
 TABLE = Tenure._meta.db_table
 COLUMNS = ("number", "member_id", "fence", "started_ms", "ended_ms")
+# As text: to make these of models took a third of a picture's time.
+FIRSTS = ((MemberRecord, "joined_at_ms"), (Rebalance, "at_ms"), (Tenure, "started_ms"))
+BEGUN = "SELECT " + ", ".join(
+    f"(SELECT {at} FROM {of._meta.db_table} WHERE group_id = %s ORDER BY {at} LIMIT 1)"
+    for of, at in FIRSTS
+)
+_OF_GROUP = f"FROM {Rebalance._meta.db_table} WHERE group_id = %s"
+ROUNDS = f"""
+SELECT at_ms, replicas {_OF_GROUP} AND at_ms < %s
+AND at_ms >= COALESCE((SELECT MAX(at_ms) {_OF_GROUP} AND at_ms <= %s), 0)
+ORDER BY at_ms DESC LIMIT %s
+"""
 
 Row = tuple[int, str, int, int, int | None]
 Whole = NDArray[np.int64]
@@ -153,10 +165,7 @@ def replicas_at(
 
 def _rounds(group: Group, shown: Shown, most: int) -> list[tuple[int, Any]]:
     """(at_ms, replicas) of the newest targets and of the one that held at first; oldest first."""
-    rows = group.rebalances.order_by("-at_ms")
-    held = rows.filter(at_ms__lte=shown.from_ms).values_list("at_ms", flat=True).first()
-    asked = rows.filter(at_ms__lt=shown.to_ms, at_ms__gte=held or 0)
-    return list(asked.values_list("at_ms", "replicas")[:most])[::-1]
+    return _fetched(ROUNDS, [group.pk, shown.to_ms, group.pk, shown.from_ms, most])[::-1]
 
 
 def _roles(packed: Any) -> maps.Roles:
@@ -183,12 +192,8 @@ def _spells(
 
 def begun_ms(group: Group) -> int | None:
     """When the first was recorded of what can be drawn, and is kept; None: nothing yet."""
-    firsts = (
-        group.member_records.order_by("joined_at_ms").values_list("joined_at_ms", flat=True),
-        group.rebalances.order_by("at_ms").values_list("at_ms", flat=True),
-        group.tenures.order_by("started_ms").values_list("started_ms", flat=True),
-    )
-    found = [at for rows in firsts if (at := rows.first()) is not None]
+    [firsts] = _fetched(BEGUN, [group.pk] * len(FIRSTS))
+    found = [at_ms for at_ms in firsts if at_ms is not None]
     return max(min(found), group.history_from_ms) if found else None
 
 
@@ -207,8 +212,12 @@ def _found(what: str, group: Group, numbers: Sequence[int], from_ms: int, to_ms:
         f" SELECT {what} FROM asked CROSS JOIN {TABLE} t WHERE t.group_id = %s"
         " AND t.number = asked.number AND t.started_ms >= asked.since AND t.started_ms < %s"
     )
+    return _fetched(text, [*numbers, group.pk, from_ms, group.pk, to_ms])
+
+
+def _fetched(text: str, values: Sequence[int]) -> list[Any]:
     with connection.cursor() as cursor:
-        cursor.execute(text, [*numbers, group.pk, from_ms, group.pk, to_ms])
+        cursor.execute(text, values)
         rows: list[Any] = cursor.fetchall()
     return rows
 
