@@ -37,9 +37,9 @@ START = ""  # a position: from now on
 # progress, or '2': but without what the streams say, since when reports are asked for (0: all),
 # the numbers under which targets are known, the numbers of partitions. Answers {now_ms, run_id,
 # event_seq, the position afterwards, events, rows, progress, keys, identity, incarnation}. Of the
-# keys reports are {all of them as names and values}, or {some names, their values}: whoever reports
-# beats. Targets are {numbers, names and values}, or {numbers} as they were: who changes them raises
-# one.
+# keys reports are {all of them as names and values}, or {some names, their values, the names of
+# all}: whoever reports beats. Targets are {numbers, names and values}, or {numbers} as they were:
+# who changes them raises one.
 _TEXT = """
 local position, stream = ARGV[1], ARGV[3]
 local function appended(KEYS, ARGV)
@@ -78,9 +78,9 @@ end
 local function reports(since, most)
   if since == 0 or since > now_ms() then return {redis.call('HGETALL', key('reports'))} end
   local names = redis.call('ZRANGEBYSCORE', key('beats'), text(since), '+inf', 'LIMIT', 0, most)
-  if #names == 0 then return {names, names} end
   if #names == most then return {redis.call('HGETALL', key('reports'))} end
-  return {names, redis.call('HMGET', key('reports'), unpack(names))}
+  local values = #names > 0 and redis.call('HMGET', key('reports'), unpack(names)) or {}
+  return {names, values, redis.call('HKEYS', key('reports'))}
 end
 
 local function targets(known)
@@ -219,11 +219,11 @@ def _told(reading: Reading, heard: Heard) -> Told:
     known = ticked(read_meta(meta), last_ticker())
     rows, bad_members = heard.members.each(pairs_of(members))
     heard.take(reading.now_ms, reports, target)
-    heard.forget_all_but([*rows, *bad_members])
     said, _ = heard.reports.each(heard.said.items())
     placed, bad_targets = heard.targets.each(heard.placed)
     if bad_targets:
         raise ValueError(next(iter(bad_targets.values())))
+    heard.forget_all_but(said)
     spoken: dict[str, Report] = {member: report for member, (report, _) in said.items()}
     given: dict[str, TargetRow] = {member: row for member, (row, _) in placed.items()}
     read = GroupRead(

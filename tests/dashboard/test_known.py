@@ -84,7 +84,7 @@ def test_only_reports_of_members_that_beat_since_are_read(
     answers.clear()
     until(lambda: found.look().at_ms > (after[1].beat_at_ms or 0))
     found.look()
-    assert reports_in(answers[-1]) == [[], []]
+    assert reports_in(answers[-1])[:2] == [[], []]
     assert member(found, "b").batch == 7
 
 
@@ -115,14 +115,39 @@ def test_who_left_is_forgotten_and_who_comes_again_said_nothing_yet(
     assert member(found, "b").owned == 2, "the same process asks again"
 
 
-def test_a_report_that_is_gone_is_not_shown(three: list[FakeAgent]) -> None:
+def test_a_process_that_stops_and_is_expected_back_says_nothing_any_more(
+    store: Any, group_name: str, answers: list[Any]
+) -> None:
+    """It does not beat as it goes."""
+    group = make_group(group_name, partitions=2)
+    row = {"host": "here", "version": "1", "instance": "a"}
+    run(dashboard_side.join("a", SECRET, row), group.name)
+    agent = FakeAgent(group, "a")
+    agent.beat(batch=3)
+    found = followed([agent])
+    assert member(found, "a").batch == 3
+    answers.clear()
+    run(dashboard_side.leave("a", SECRET, stops=True), group.name)
+    stopped = member(found, "a")
+    assert (stopped.state, stopped.batch) == ("stopped", None)
+    assert [len(reports_in(keys)) for keys in answers] == [3], "no more than what is new"
+
+
+def test_a_report_of_somebody_who_did_not_beat_is_read_by_the_next_look(
+    three: list[FakeAgent],
+) -> None:
+    """No script writes such a one."""
     found, keys = followed(three), GroupKeys(three[0].group.name)
     three[2].beat(batch=3)
     assert member(found, "c").batch == 3
+    report = sync_client().hget(keys.reports, "c")
     sync_client().hdel(keys.reports, "c")
-    run(dashboard_side.join("c", SECRET, {"host": "here", "version": "1"}), found.group)
-    sync_client().zadd(keys.beats, {"c": found.look().at_ms + 1_000})
     assert member(found, "c").batch is None
+    until(lambda: found.look().at_ms > (member(found, "c").beat_at_ms or 0))
+    sync_client().hset(keys.reports, "c", report)
+    assert member(found, "c").batch is None
+    assert heard_by(found).known == NOTHING_KNOWN
+    assert member(found, "c").batch == 3
 
 
 def test_targets_are_read_when_one_changed(three: list[FakeAgent], answers: list[Any]) -> None:
@@ -158,23 +183,36 @@ def test_learners_that_a_scale_down_taken_back_drops_are_not_shown(
 def test_all_is_read_again_now_and_then(three: list[FakeAgent], answers: list[Any]) -> None:
     """What no script wrote is seen as well."""
     found, keys = followed(three), GroupKeys(three[0].group.name)
-    sync_client().hdel(keys.reports, "c")
-    assert "c" in heard_by(found).said and found.look()
+    three[2].beat(batch=3)
+    assert member(found, "c").batch == 3
+    until(lambda: found.look().at_ms > (member(found, "c").beat_at_ms or 0))
+    rewrite(keys, "c", b'"batch":3', b'"batch":4')
+    assert member(found, "c").batch == 3
     heard_by(found)._whole_ms -= heard.WHOLE_MS
     found.look()
     assert heard_by(found).known == NOTHING_KNOWN
     answers.clear()
-    found.look()
+    assert member(found, "c").batch == 4
     assert [len(reports_in(keys)) for keys in answers] == [1]
-    assert "c" not in heard_by(found).said
     assert heard_by(found).known != NOTHING_KNOWN
+
+
+def rewrite(keys: GroupKeys, name: str, old: bytes, new: bytes) -> None:
+    """A member's report, to another one of that length."""
+    stored = sync_client().hget(keys.reports, name)
+    assert isinstance(stored, bytes) and old in stored
+    sync_client().hset(keys.reports, name, stored.replace(old, new))
 
 
 def test_whole_reads_all_again(three: list[FakeAgent]) -> None:
     found, keys = followed(three), GroupKeys(three[0].group.name)
-    sync_client().hdel(keys.reports, "c")
+    three[2].beat(batch=3)
+    assert member(found, "c").batch == 3
+    until(lambda: found.look().at_ms > (member(found, "c").beat_at_ms or 0))
+    rewrite(keys, "c", b'"batch":3', b'"batch":4')
+    assert member(found, "c").batch == 3
     found.look(whole=True)
-    assert "c" not in heard_by(found).said
+    assert member(found, "c").batch == 4
 
 
 def test_a_clock_that_was_set_back_hides_nothing(
