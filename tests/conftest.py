@@ -18,7 +18,14 @@ from dashboard.evaluation.cluster_servers import Cluster, cluster_of
 from tests.beside import Suite
 
 # Properties are judged by what they find, not by how long a busy machine takes.
-settings.register_profile("evenkeel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Of each property; every run draws others.
+EXAMPLES = 1_000 if "EVENKEEL_SWEEP" in os.environ else 40
+settings.register_profile(
+    "evenkeel",
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("evenkeel")
 
 
