@@ -1,5 +1,6 @@
-"""A plugin (`pytest -p tests.second_process`, as `manage.py test` has it): tests that take only CPU
-run in a second process beside the others, most of which wait.
+"""A plugin (`pytest -p tests.second_process`, as `manage.py test` has it): tests that take only
+CPU, and after them those of the browser, run in a second process beside the others, most of which
+wait: at last for Spark, one consumer after the other.
 
 The second process has servers, a database and folders of its own, and a lower priority, so that
 tests which look at real time hardly notice it. What looks closely at real time itself has no place
@@ -28,7 +29,8 @@ from tests.beside import interrupt
 OWN = (
     *("tests/assignment", "tests/contract"),
     *(f"tests/dashboard/{name}" for name in ("pages", "metrics", "webhooks")),
-    *("tests/dashboard/test_settings.py", "tests/dashboard/test_safeguards.py"),
+    *(f"tests/dashboard/test_{name}.py" for name in ("settings", "safeguards", "retention")),
+    *("tests/simulation", "tests/e2e/browser"),
 )
 FOLDER = "EVENKEEL_SECOND_PROCESS"  # what it is to run, what it reports
 NICE = 5  # a third of what the first process gets where both want the same core
