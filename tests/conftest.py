@@ -17,8 +17,8 @@ from dashboard.demo.embedded_redis import EmbeddedRedis, wheel_binary
 from dashboard.evaluation.cluster_servers import Cluster, cluster_of
 from tests.beside import Suite
 
-# Properties are judged by what they find, not by how long a busy machine takes.
-# Of each property; every run draws others.
+# Properties are judged by what they find, not by how long a busy machine takes. Every run tries
+# other examples.
 EXAMPLES = 1_000 if "EVENKEEL_SWEEP" in os.environ else 40
 settings.register_profile(
     "evenkeel",

@@ -11,7 +11,7 @@ from itertools import islice, starmap
 from operator import attrgetter
 from typing import TypeVar
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from assignment.bounds import WHOLE_MAX
 from assignment.scripts.lock_events import LockEvent
@@ -163,9 +163,7 @@ def _open(group: Group, numbers: set[int]) -> dict[int, _Row]:
             f"SELECT {columns} FROM {TABLE} WHERE group_id = %s AND ended_ms IS NULL"
             f" AND number IN ({', '.join(['%s'] * len(some))})"
         )
-        with connection.cursor() as cursor:
-            cursor.execute(text, [group.pk, *some])
-            found += starmap(_Row, cursor.fetchall())
+        found += starmap(_Row, bulk.fetched(text, [group.pk, *some]))
     return {row.number: row for row in sorted(found, key=_Row.began, reverse=True)}
 
 
@@ -180,9 +178,8 @@ def _stored(group: Group, keys: Collection[tuple[str, int]]) -> Iterator[_Row]:
             f" FROM asked CROSS JOIN {TABLE} t"
             " WHERE t.group_id = %s AND t.partition = asked.partition AND t.fence = asked.fence"
         )
-        with connection.cursor() as cursor:
-            cursor.execute(text, [*(part for key in some for part in key), group.pk])
-            yield from starmap(_Row, cursor.fetchall())
+        asked = [*(part for key in some for part in key), group.pk]
+        yield from starmap(_Row, bulk.fetched(text, asked))
 
 
 def _parts(of: Iterable[T]) -> Iterator[list[T]]:

@@ -159,23 +159,24 @@ class Heard:
 
     def take(self, now_ms: int, reports: Sequence[Any], target: Sequence[Any]) -> None:
         """As a reading has them, of which `known` was known."""
-        if len(reports) == 1:
-            self.said, is_all = dict(pairs_of(reports[0])), True
-        else:
-            is_all = self._add(*reports)
         numbers, *rows = target
         if rows:
             self.placed = pairs_of(rows[0])
-        if rows and len(reports) == 1:
+        spoke, *more = reports
+        if more:
+            lacks = self._add(spoke, *more)
+        else:
+            self.said, lacks = dict(pairs_of(spoke)), False
+        if rows and not more:
             self._whole_ms = now_ms
-        is_due = not is_all or now_ms - self._whole_ms >= WHOLE_MS
+        is_due = lacks or now_ms - self._whole_ms >= WHOLE_MS
         self.known = NOTHING_KNOWN if is_due else Known(now_ms, numbers)
 
     def _add(self, spoke: Sequence[bytes], values: Sequence[Any], every: Sequence[bytes]) -> bool:
-        """False: there is a report that nobody has read, of a member that did not beat."""
+        """True: there is a report that nobody has read, of a member that did not beat."""
         known, names = self.said | dict(zip(texts_of(spoke), values, strict=True)), texts_of(every)
         self.said = {name: known[name] for name in names if name in known}
-        return len(self.said) == len(names)
+        return len(self.said) < len(names)
 
     def forget_all_but(self, members: Mapping[str, object]) -> None:
         self._bodies = {m: kept for m, kept in self._bodies.items() if m in members}

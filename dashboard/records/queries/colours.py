@@ -6,15 +6,14 @@ The hue of somebody who has just gone is not given to who comes next: a handover
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from django.db import connection
-
 from dashboard.live.snapshot import LiveMember
 from dashboard.models import MemberRecord
+from dashboard.records import bulk
 
 HUES = 10  # of page.css; the members alive beyond them share
 STAYS_MAX = 5_000  # a group with a longer history gives hues anew from there
 STILL_HERE = 2**63
-# As text, since every page asks for it. `here`: of how many stays there is no end.
+# `here`: of how many stays there is no end.
 STAYS = f"""
 SELECT member_id, MIN(joined_at_ms) AS joined, MAX(left_at_ms), COUNT(*) - COUNT(left_at_ms) AS here
 FROM {MemberRecord._meta.db_table} WHERE group_id = %s
@@ -49,12 +48,9 @@ def of_group(group_id: int, present: Iterable[LiveMember] = ()) -> dict[str, int
     """Member id -> hue, of everybody who was ever there. Who is `present` and is not recorded yet
     has the hue that the record will give.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(STAYS, [group_id])
-        rows = cursor.fetchall()
     stays = [
         Stay(member_id, joined, None if here else left)
-        for member_id, joined, left, here in reversed(rows)
+        for member_id, joined, left, here in reversed(bulk.fetched(STAYS, [group_id]))
     ]
     known = {stay.member_id for stay in stays}
     new = (Stay(m.id, m.joined_at_ms, None) for m in present if m.id not in known)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from django.db import connection
 from django.db.models import Q
 from numpy.typing import NDArray
 
 from assignment import maps
 from dashboard.models import Group, MemberRecord, Rebalance, Tenure
+from dashboard.records import bulk
 from dashboard.records.queries.colours import HUES
 from dashboard.records.queries.tenures import BEFORE, not_ended_by
 
@@ -27,7 +27,6 @@ STAYS = -1  # no partition: the line of a member's stays in the group
 NO_HUE = HUES  # of an owner whose stay was never recorded
 TABLE = Tenure._meta.db_table
 COLUMNS = ("number", "member_id", "fence", "started_ms", "ended_ms")
-# As text: to make these of models took a third of a picture's time.
 FIRSTS = ((MemberRecord, "joined_at_ms"), (Rebalance, "at_ms"), (Tenure, "started_ms"))
 BEGUN = "SELECT " + ", ".join(
     f"(SELECT {at} FROM {of._meta.db_table} WHERE group_id = %s ORDER BY {at} LIMIT 1)"
@@ -165,7 +164,7 @@ def replicas_at(
 
 def _rounds(group: Group, shown: Shown, most: int) -> list[tuple[int, Any]]:
     """(at_ms, replicas) of the newest targets and of the one that held at first; oldest first."""
-    return _fetched(ROUNDS, [group.pk, shown.to_ms, group.pk, shown.from_ms, most])[::-1]
+    return bulk.fetched(ROUNDS, [group.pk, shown.to_ms, group.pk, shown.from_ms, most])[::-1]
 
 
 def _roles(packed: Any) -> maps.Roles:
@@ -192,7 +191,7 @@ def _spells(
 
 def begun_ms(group: Group) -> int | None:
     """When the first was recorded of what can be drawn, and is kept; None: nothing yet."""
-    [firsts] = _fetched(BEGUN, [group.pk] * len(FIRSTS))
+    [firsts] = bulk.fetched(BEGUN, [group.pk] * len(FIRSTS))
     found = [at_ms for at_ms in firsts if at_ms is not None]
     return max(min(found), group.history_from_ms) if found else None
 
@@ -212,14 +211,7 @@ def _found(what: str, group: Group, numbers: Sequence[int], from_ms: int, to_ms:
         f" SELECT {what} FROM asked CROSS JOIN {TABLE} t WHERE t.group_id = %s"
         " AND t.number = asked.number AND t.started_ms >= asked.since AND t.started_ms < %s"
     )
-    return _fetched(text, [*numbers, group.pk, from_ms, group.pk, to_ms])
-
-
-def _fetched(text: str, values: Sequence[int]) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(text, values)
-        rows: list[Any] = cursor.fetchall()
-    return rows
+    return bulk.fetched(text, [*numbers, group.pk, from_ms, group.pk, to_ms])
 
 
 def _newest_from(group: Group, number: int, to_ms: int) -> int:

@@ -5,17 +5,16 @@ Before the first stored map the tenures themselves are asked.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db import connection
 from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from assignment import ownership
 from assignment.ownership import STILL, OwnershipMap, Row
 from dashboard.models import Group, StoredMap, Tenure
+from dashboard.records import bulk
 
-# As text: to make these two of models each time took three quarters of a map's time.
 STORED = f"""
 SELECT at_ms, map FROM {StoredMap._meta.db_table} WHERE group_id = %(group)s AND at_ms <= %(at)s
 ORDER BY at_ms DESC, id DESC LIMIT 1
@@ -41,7 +40,7 @@ class Step(NamedTuple):
 
 def at(group: Group, at_ms: int) -> OwnershipMap:
     """As `holding` says it of each partition."""
-    stored = _fetched(STORED, {"group": group.pk, "at": at_ms})
+    stored = bulk.fetched(STORED, {"group": group.pk, "at": at_ms})
     if not stored:
         empty = ownership.nobody(group.partitions)
         return ownership.changed(empty, _rows(holding(group, at_ms)), at_ms)
@@ -58,14 +57,7 @@ def holding(group: Group, at_ms: int) -> QuerySet[Tenure]:
 
 def changes(group: Group, from_ms: int, to_ms: int) -> Sequence[Row]:
     """Tenures that began or ended from then until then, both moments among them; in no order."""
-    return _fetched(CHANGES, {"group": group.pk, "from": from_ms, "to": to_ms})
-
-
-def _fetched(text: str, values: dict[str, int]) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(text, values)
-        rows: list[Any] = cursor.fetchall()
-    return rows
+    return bulk.fetched(CHANGES, {"group": group.pk, "from": from_ms, "to": to_ms})
 
 
 def steps(group: Group, from_ms: int, to_ms: int, most: int) -> list[Step]:

@@ -1,0 +1,117 @@
+"""What all pages and sockets of a process share of a group, and for how long."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from assignment.wire import GroupKeys
+from dashboard.live import following, watching
+from dashboard.live.connection import sync_client
+from dashboard.live.following import Following
+from dashboard.models import Group
+from tests.dashboard.agents import make_group, until
+from tests.dashboard.scenes import staffed
+
+pytestmark = pytest.mark.django_db
+DEADLINE_S = 10.0
+
+
+def test_a_group_that_was_wiped_is_not_shown_and_is_read_anew_when_it_is_back(six: Group) -> None:
+    staffed(six, "a")
+    assert watching.snapshot(six.name).numbers.owned == 6
+    kept = {key: sync_client().dump(key) for key in keys_of(six)}
+    sync_client().delete(*kept)
+    with pytest.raises(following.GroupNotThere):
+        watching.snapshot(six.name)
+    assert watching.last_snapshot(six.name) is None
+    for key, value in kept.items():
+        if b":lock:" not in key:
+            sync_client().restore(key, 0, value)
+    assert watching.snapshot(six.name).numbers.owned == 0
+
+
+def keys_of(group: Group) -> list[bytes]:
+    return list(sync_client().scan_iter(f"{GroupKeys(group.name).meta.removesuffix('meta')}*"))
+
+
+def test_a_row_that_was_read_long_ago_is_read_again_when_it_is_shown(
+    six: Group, readings: list[tuple[Any, bool]]
+) -> None:
+    staffed(six, "a")
+    shot = watching.snapshot(six.name, whole=True)
+    assert watching.rows(shot, [1, 4]) == [shot.partitions[1], shot.partitions[4]]
+    sync_client().hset(GroupKeys(six.name).applied, f"{six.stream}:4", f"7 {shot.at_ms}")
+    old = replace(shot, partitions=replace(shot.partitions, now_ms=shot.at_ms + 5_000))
+    readings.clear()
+    first, last = watching.rows(old, [1, 4])
+    assert readings == [([1, 4], False)]
+    assert (first.committed_at_ms, last.committed_at_ms) == (None, shot.at_ms)
+    assert shot.partitions[4].committed_at_ms is None, "it is of its moment"
+
+
+def test_who_asks_while_another_one_reads_shares_the_next_reading(
+    six: Group, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching.snapshot(six.name)
+    readings.clear()
+    honest, begun, go_on = Following.look, threading.Event(), threading.Event()
+
+    def slow(self: Following, **how: bool) -> Any:
+        begun.set()
+        assert go_on.wait(DEADLINE_S)
+        return honest(self, **how)
+
+    waiting: list[float] = []
+    monkeypatch.setattr(Following, "look", slow)
+    monkeypatch.setattr(watching, "left_s", lambda most: waiting.append(most) or most)
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(watching.snapshot, six.name)
+        assert begun.wait(DEADLINE_S)
+        others = [pool.submit(watching.snapshot, six.name) for _ in range(7)]
+        until(lambda: len(waiting) == 8)
+        go_on.set()
+        shots = [future.result(DEADLINE_S) for future in (first, *others)]
+    assert len(readings) == 2
+    assert len({id(shot) for shot in shots[1:]}) == 1
+
+
+def test_who_needs_progress_does_not_share_a_reading_without(six: Group) -> None:
+    """Whatever is read after one has asked is shared, if it has what that one needs."""
+    shared = watching._Shared(six.name)
+
+    def asked_before(**what: bool) -> Any:
+        shared._began_s = inf
+        return shared.snapshot(**what)
+
+    first = shared.snapshot(whole=False, progress=False)
+    assert asked_before(whole=False, progress=False) is first
+    then = asked_before(whole=False, progress=True)
+    assert then is not first
+    assert asked_before(whole=False, progress=False) is then
+    assert asked_before(whole=True, progress=True) is not then
+
+
+def test_a_group_that_was_dropped_is_not_gone_on_with(six: Group) -> None:
+    watching.read_progress(six.name)
+    assert watching.last_snapshot(six.name) is None
+    watching.snapshot(six.name, progress=False)
+    watching.read_progress(six.name)
+    assert watching.last_snapshot(six.name) is not None
+
+
+def test_groups_that_were_not_asked_for_longest_make_room(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "KEPT_PARTITIONS_MAX", 9)
+    names = [make_group(f"{group_name}-{n}", partitions=4).name for n in range(3)]
+    for name in (*names, names[1], names[0]):
+        watching.snapshot(name)
+    with pytest.raises(following.GroupNotThere):
+        watching.snapshot("nobody")
+    assert [name for name in names if watching.last_snapshot(name)] == names[:2]
+    kept = [one.last.partitions for one in watching._groups.values() if one.last]
+    assert watching._size == sum(map(len, kept)) == 8
