@@ -68,7 +68,7 @@ def state(word: str, why: str = "") -> SafeString:
 def _state(word: str, why: str) -> SafeString:
     icon, tone = STATES.get(word, ("question", ""))
     values = {"word": word, "icon": icon, "tone": tone, "why": why}
-    return render_to_string("dashboard/_state.html", values)
+    return SafeString(render_to_string("dashboard/_state.html", values).strip())
 
 
 @register.filter

@@ -6,9 +6,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from dashboard.actions import plans
 from dashboard.models import Group, Plan, RebalanceRequest, ScaleDown
 from tests.dashboard.agents import FakeAgent
 from tests.dashboard.people import granted, logged_in
+from tests.dashboard.planning import EVE, drain
 from tests.dashboard.scaling import Scene
 from tests.dashboard.scenes import settle
 
@@ -191,6 +193,21 @@ def test_a_scale_down_is_proposed_on_its_page(staged: Client, scene: Scene) -> N
     assert (plan.kind, plan.content.inputs["members"]) == ("scale-down", ["S3"])
     assert "Members that leave" in staged.get(answer["Location"]).content.decode()
     assert not ScaleDown.objects.exists()
+
+
+def test_moves_after_learning_are_predicted_as_they_are_counted(
+    staged: Client, scene: Scene
+) -> None:
+    plan = plans.run_now(scene.group, drain(scene, "S3"), EVE)
+    scene.settle()
+    for agent in scene.here:
+        agent.catch_up()
+    scene.settle()
+    page = staged.get(f"/groups/{scene.group.name}/plans/{plan.pk}/").content.decode()
+    table = page.split('<table id="metrics">')[1].split("</table>")[0]
+    rows = [re.sub(r"<[^>]*>", " ", row).split() for row in table.split("</tr>")]
+    assert ["Moves", "1", "1"] in rows
+    assert ["of", "these,", "when", "learned", "1"] in rows
 
 
 def test_a_change_of_coordination_is_proposed_on_the_settings_page(

@@ -84,7 +84,7 @@ async def test_proposed_by_one_approved_by_another_run_and_compared(
     await until(is_compared, "the page shows each move as confirmed, by itself")
     (predicted,) = await sync_to_async(list)(Plan.objects.all())
     shown = dict(await cells(sam, "#metrics tbody tr"))
-    assert shown["Moves"] == [str(predicted.content.metrics["moves"])] * 2
+    assert shown["Moves"] == [str(predicted.content.moves_in_all)] * 2
     assert shown["Balance degree after"][0] == shown["Balance degree after"][1] != "—"
     by_owner = {(row[1], row[2], row[5]) for _, row in await cells(sam, "#moves tbody tr")}
     assert all(giver != taker == owner for giver, taker, owner in by_owner)
