@@ -9,10 +9,10 @@ class DashboardConfig(AppConfig):
 
     def ready(self) -> None:
         from dashboard.celery import app
-        from dashboard.coordinator import resting
+        from dashboard.coordinator import rows
         from dashboard.records import guards, logins
 
         app.set_default()
         guards.follow_migrations(self)
         logins.connect()
-        resting.connect()
+        rows.connect()

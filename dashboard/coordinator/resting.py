@@ -5,67 +5,30 @@ What is kept of a look is valid whoever made it, and however old: it names all t
 """
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
-from django.db.models import F, TextField
-from django.db.models.functions import Cast
+from django.db.models import F
 
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.resting import Looked, Rest, may_rest_on
 from assignment.scripts.group_read import Gap, Ticker
-from dashboard.coordinator.carrying import AWAY, record_of
-from dashboard.coordinator.records import OPEN
+from dashboard.coordinator.rows import Asking, Row, Rows, loaded, read_rows
 from dashboard.live import glances, rests
 from dashboard.live import groups as live_groups
-from dashboard.live.connection import StoreUnavailable
-from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
-from dashboard.records import bulk, deciding
-from dashboard.records.planned import WAITING
-from dashboard.records.queries import plans
+from dashboard.models import Group
 
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
 # about this share of a processor from the tickers.
 UNASKED_SHARE = 0.005
 UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 600_000
-AT_ONCE = 50  # rows by their keys: no more than are looked at in one go
-ROWS_MAX = 20_000  # of which the number is known, some kilobytes each
-SETTINGS = "settings"
-COLUMNS = *(name for name in deciding.COLUMNS if name != SETTINGS), "settings_text"
-ROWS_READ_S = 10.0  # whoever writes beside the models says nothing
-
-
-def _of(states: Iterable[str]) -> str:
-    return ", ".join(f"'{state}'" for state in states)
-
-
-ASKING = f"""
-SELECT group_id FROM (
-SELECT group_id FROM {RebalanceRequest._meta.db_table} WHERE state IN ({_of(OPEN)}) UNION
-SELECT group_id FROM {ScaleDown._meta.db_table} WHERE state = '{ScaleDownState.RUNNING}' UNION
-SELECT group_id FROM {Plan._meta.db_table} WHERE state = '{PlanState.RUNNING}'
- OR (state IN ({_of(WAITING)}) AND expires_at_ms <= %(now)s)
-) asking
-"""
 
 Resting = Callable[[Mapping[str, Rest], Gap], Set[str]]
-Asking = frozenset[int]  # keys of groups
 
 log = logging.getLogger(__name__)
-
-
-class _Row(NamedTuple):
-    """Of a group in the database. `digest` None: that is away."""
-
-    pk: int
-    incarnation: int
-    digest: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +93,7 @@ class Known(NamedTuple):
     those that rested do so still.
     """
 
-    rows: Callable[[], tuple[Mapping[str, _Row], Asking]]
+    rows: Callable[[], tuple[Mapping[str, Row], Asking]]
     resting: Resting
 
 
@@ -158,7 +121,7 @@ def awake(
     """Groups of one's share to look at now; `known` None: all are read. `failing`: at which the
     last look failed, as far as anybody noted. Raises StoreUnavailable.
     """
-    known = known or Known(_rows, resting)
+    known = known or Known(read_rows, resting)
     rows, asking = known.rows()
     mine = share_of(rows.keys())
     away, kept = glances.away(mine), _known.all()
@@ -171,7 +134,7 @@ def awake(
 
 def awake_one(name: str, ticker: Ticker) -> list[Awake]:
     """The same, of this group alone: one or none. `ticker`: of whoever ticked last."""
-    rows, asking = _rows(name)
+    rows, asking = read_rows(name)
     text = rests.kept_of(name)
     found = None if text is None else _read(text)
     kept = {} if found is None else {name: found}
@@ -186,7 +149,7 @@ class _Some(NamedTuple):
     """
 
     names: Collection[str]
-    rows: Mapping[str, _Row]
+    rows: Mapping[str, Row]
     kept: Mapping[str, _Kept]
     asking: Asking
     ticker: Ticker
@@ -201,7 +164,7 @@ class _Some(NamedTuple):
         return self._read(in_order(due), before)
 
     def _read(self, names: Sequence[str], before: Mapping[str, Rest]) -> Iterator[Awake]:
-        for name, record, group in _loaded(names, self.rows):
+        for name, record, group in loaded(names, self.rows):
             row = self.rows[name]
             yield Awake(
                 record=record,
@@ -267,107 +230,3 @@ def _period_ms(name: str, took_s: float, groups: int) -> int:
     period_ms = took_s * 1_000 * groups / UNASKED_SHARE
     spread = 0.5 + crc32(name.encode()) / 2**33
     return round(min(max(period_ms, UNASKED_LEAST_MS), UNASKED_MOST_MS) * spread)
-
-
-# --- the database ---------------------------------------------------------------------------------
-
-
-def connect() -> None:
-    """Of this process' changes the tickers hear."""
-    deciding.changed.connect(_note_change)
-
-
-def _note_change(**_: Any) -> None:
-    try:
-        live_groups.note_rows_changed()
-    except StoreUnavailable as error:
-        log.warning("a change of a group's row waits for its turn: %s", error)
-
-
-class Rows:
-    """Of all groups, as a ticker has them from round to round."""
-
-    def __init__(self) -> None:
-        self._found: Mapping[str, _Row] = {}
-        self._version: int | None = None  # None: they are not of the database
-        self._read_s = 0.0
-
-    def __call__(self) -> tuple[Mapping[str, _Row], Asking]:
-        """As `_rows`. Raises StoreUnavailable."""
-        version = live_groups.rows_version()
-        is_fresh = time.monotonic() - self._read_s < ROWS_READ_S
-        if version == self._version and is_fresh:
-            with suppress(*AWAY):
-                return self._found, _asking()
-        began_s = time.monotonic()
-        self._found, asking = _rows()
-        self._read_s = began_s
-        is_of_database = all(row.digest is not None for row in self._found.values())
-        self._version = version if is_of_database else None
-        return self._found, asking
-
-
-def _rows(only: str | None = None) -> tuple[dict[str, _Row], Asking]:
-    """All groups or this one, and which of them have something open that a tick may have to do
-    with. While the database is away, those that it had; Redis knows their settings.
-    """
-    try:
-        found = Group.objects.annotate(settings_text=Cast(SETTINGS, TextField()))
-        if only is not None:
-            found = found.filter(name=only)
-        rows = {one[1]: _row(one) for one in found.values_list("pk", "name", *COLUMNS)}
-        asking = _asking(*(row.pk for row in rows.values() if only is not None))
-    except AWAY as error:
-        log.warning("ticks go on without the database: %s", error)
-        known = sorted(live_groups.known_groups().items())
-        mine = [one for one in known if only in (None, one[0])]
-        return {name: _Row(0, incarnation, None) for name, incarnation in mine}, frozenset()
-    if only is None:
-        live_groups.note_groups({name: row.incarnation for name, row in rows.items()})
-    elif only in rows:
-        live_groups.note_group(only, rows[only].incarnation)
-    return rows, asking
-
-
-@lru_cache(ROWS_MAX)
-def _row(columns: tuple[Any, ...]) -> _Row:
-    """Mostly it is the same again."""
-    return _Row(columns[0], columns[2], crc32(repr(columns).encode()))
-
-
-def _asking(only: int | None = None) -> Asking:
-    """Of these groups each tick has to do with what a person asked for, or with a plan's time. All
-    such, or at most this one.
-    """
-    text = ASKING if only is None else f"{ASKING} WHERE group_id = %(only)s"
-    return frozenset(pk for (pk,) in bulk.fetched(text, {"now": plans.now_ms(), "only": only}))
-
-
-def _loaded(
-    names: Sequence[str], rows: Mapping[str, _Row]
-) -> Iterator[tuple[str, GroupRecord, Group | None]]:
-    """In their order."""
-    if any(rows[name].digest is None for name in names[:1]):
-        yield from _without_database(names, rows)
-        return
-    for some in _parts(names):
-        try:
-            groups = {group.name: group for group in Group.objects.filter(name__in=some)}
-        except AWAY as error:
-            log.warning("ticks go on without the database: %s", error)
-            yield from _without_database(some, rows)
-            continue
-        for name in some:
-            if name in groups:
-                yield name, record_of(groups[name]), groups[name]
-
-
-def _without_database(
-    names: Iterable[str], rows: Mapping[str, _Row]
-) -> Iterator[tuple[str, GroupRecord, None]]:
-    for name in names:
-        yield name, GroupRecord(name=name, settings=None, incarnation=rows[name].incarnation), None
-
-
-def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[first : first + AT_ONCE] for first in range(0, len(names), AT_ONCE))

@@ -29,7 +29,8 @@ from django.db import close_old_connections
 
 from dashboard import memory
 from dashboard.coordinator.carrying import want_look
-from dashboard.coordinator.resting import ROWS_MAX, Awake, remembering
+from dashboard.coordinator.resting import Awake, remembering
+from dashboard.coordinator.rows import ROWS_MAX
 from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable

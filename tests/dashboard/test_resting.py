@@ -15,7 +15,9 @@ from assignment.types import Claim
 from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.coordinator import resting
+from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.carrying import Here, perform
+from dashboard.coordinator.rows import Rows
 from dashboard.live import glances, queue, watching
 from dashboard.live import groups as live_groups
 from dashboard.live.scripts import run
@@ -167,7 +169,7 @@ def test_a_group_rests_on_while_the_database_is_away(
     def refused(*only: Any) -> Any:
         raise OperationalError("the database is away")
 
-    monkeypatch.setattr(resting, "_asking", refused)
+    monkeypatch.setattr(group_rows, "_asking", refused)
     assert tick() == 0
     settled.leave()
     assert tick() == 1
@@ -282,18 +284,18 @@ def test_a_look_reads_the_group_again_only_after_it_changed_something(
 
 
 @pytest.fixture
-def rows(settled: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> resting.Rows:
+def rows(settled: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Rows:
     """Read once; after that only when somebody says that one has changed."""
-    one = resting.Rows()
+    one = Rows()
     one()
-    queries = resting._rows
+    queries = group_rows.read_rows
 
     def counted(*of: Any) -> Any:
         READ.append(of)
         return queries(*of)
 
     READ.clear()
-    monkeypatch.setattr(resting, "_rows", counted)
+    monkeypatch.setattr(group_rows, "read_rows", counted)
     return one
 
 
@@ -322,28 +324,26 @@ def as_deleted(group: Group) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("happens", [as_another, as_paused, as_saved, as_new, as_deleted])
 def test_a_row_that_changed_is_read_by_the_next_round(
-    rows: resting.Rows, settled: FakeAgent, happens: Callable[[Group], None]
+    rows: Rows, settled: FakeAgent, happens: Callable[[Group], None]
 ) -> None:
     before, _ = rows()
     assert not READ
     happens(settled.group)
     READ.clear()
     found, _ = rows()
-    assert len(READ) == 1 and found == resting._rows()[0]
+    assert len(READ) == 1 and found == group_rows.read_rows()[0]
     assert (found == before) is (happens is as_deleted)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_no_tick_decides_by_is_no_change(rows: resting.Rows, settled: FakeAgent) -> None:
+def test_what_no_tick_decides_by_is_no_change(rows: Rows, settled: FakeAgent) -> None:
     as_stored(settled.group)
     rows()
     assert not READ
 
 
 @pytest.mark.django_db(transaction=True)
-def test_requests_are_found_in_rows_that_are_as_they_were(
-    rows: resting.Rows, settled: FakeAgent
-) -> None:
+def test_requests_are_found_in_rows_that_are_as_they_were(rows: Rows, settled: FakeAgent) -> None:
     assert not rows()[1]
     with_a_request(settled.group)
     assert rows()[1] == {settled.group.pk}
@@ -352,24 +352,24 @@ def test_requests_are_found_in_rows_that_are_as_they_were(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_row_of_which_nobody_said_so_is_read_soon(
-    rows: resting.Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_groups, "note_rows_changed", lambda: 1 / 0)
     as_another(settled.group)
     before, _ = rows()
-    monkeypatch.setattr(resting, "ROWS_READ_S", 0.0)
+    monkeypatch.setattr(group_rows, "READ_S", 0.0)
     assert rows()[0] != before
 
 
 @pytest.mark.django_db(transaction=True)
 def test_rows_of_while_the_database_was_away_are_read_again(
-    rows: resting.Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*only: Any) -> Any:
         raise OperationalError("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(resting, "_asking", refused)
+        patch.setattr(group_rows, "_asking", refused)
         assert [row.digest for row in rows()[0].values()] == [None]
         assert [row.digest for row in rows()[0].values()] == [None]
     assert [row.digest for row in rows()[0].values()] != [None]
