@@ -16,6 +16,8 @@ from django.db.models import F
 from assignment.coordinator.facts import GroupRecord
 from assignment.coordinator.resting import Looked, Rest, may_rest_on
 from assignment.scripts.group_read import Gap, Ticker
+from dashboard.coordinator import at_rest
+from dashboard.coordinator.at_rest import AtRest, Kept
 from dashboard.coordinator.rows import Asking, Row, Rows, loaded, read_rows
 from dashboard.live import glances, rests
 from dashboard.live import groups as live_groups
@@ -24,35 +26,14 @@ from dashboard.models import Group
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
 # about this share of a processor from the tickers.
 UNASKED_SHARE = 0.005
-UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 600_000
+UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 3_600_000
 
-Resting = Callable[[Mapping[str, Rest], Gap], Set[str]]
+Resting = Callable[[Mapping[str, Rest], Set[str], Gap], Set[str]]
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """`digest`: of the row then. `until_ms`: then it is looked at, asked or not. `since_ms`: the
-    first of the looks after which it rests as it does.
-    """
-
-    rest: Rest
-    digest: int
-    until_ms: int
-    since_ms: int
-
-
-def _read(text: bytes) -> _Kept | None:
-    """None: it is of another version."""
-    try:
-        return _decoder.decode(text)
-    except msgspec.MsgspecError:
-        return None
-
-
-_decoder = msgspec.json.Decoder(_Kept)
-_known = rests.Known(_read)
+_known = rests.Known(at_rest.read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +63,28 @@ def all_of(names: Collection[str]) -> Collection[str]:
     return names
 
 
-def resting(rests: Mapping[str, Rest], away: Gap) -> Set[str]:
+def resting(rests: Mapping[str, Rest], _: Set[str], away: Gap) -> Set[str]:
     """Those that rest on, all asked. As `glances.Watch.resting`, which remembers."""
     found = glances.glances(rests)
     return {name for name, glance in found.items() if may_rest_on(rests[name], glance, away)}
 
 
 class Known(NamedTuple):
-    """What a ticker knows from round to round: by `rows` of all groups, and by `resting` which of
-    those that rested do so still.
+    """What a ticker knows from round to round: by `rows` of all groups, by `at_rest` which of them
+    would rest, and by `resting` which of those do.
     """
 
     rows: Callable[[], tuple[Mapping[str, Row], Asking]]
+    at_rest: AtRest
     resting: Resting
 
 
 def remembering() -> Known:
-    return Known(Rows(), glances.Watch().resting)
+    return Known(Rows(), _at_rest(), glances.Watch().resting)
+
+
+def _at_rest() -> AtRest:
+    return AtRest(rests.Known(at_rest.read).news)
 
 
 class Found(NamedTuple):
@@ -121,14 +107,14 @@ def awake(
     """Groups of one's share to look at now; `known` None: all are read. `failing`: at which the
     last look failed, as far as anybody noted. Raises StoreUnavailable.
     """
-    known = known or Known(read_rows, resting)
+    known = known or Known(read_rows, _at_rest(), resting)
     rows, asking = known.rows()
-    mine = share_of(rows.keys())
-    away, kept = glances.away(mine), _known.all()
-    # What is away is looked at when it is back.
-    rests.forget((kept.keys() - rows.keys()) | (kept.keys() & away))
-    mine = mine if not away else [name for name in mine if name not in away]
-    some = _Some(mine, rows, kept, asking, ticker, known.resting, len(rows), failing)
+    mine = share_of(rows)
+    away, would = glances.away(mine), known.at_rest
+    would.bring_forward(rows, mine if not away else [name for name in mine if name not in away])
+    if would.changed or away:  # what is away is looked at when it is back
+        rests.forget((would.kept.keys() - rows.keys()) | (would.kept.keys() & away))
+    some = _Some(rows, would, asking, ticker, known.resting, len(rows), failing)
     return Found(some.awake(in_order), rows.keys(), away)
 
 
@@ -136,11 +122,12 @@ def awake_one(name: str, ticker: Ticker) -> list[Awake]:
     """The same, of this group alone: one or none. `ticker`: of whoever ticked last."""
     rows, asking = read_rows(name)
     text = rests.kept_of(name)
-    found = None if text is None else _read(text)
+    found = None if text is None else at_rest.read(text)
     kept = {} if found is None else {name: found}
+    would = AtRest(lambda: (kept, kept.keys()))
+    would.bring_forward(rows, rows)
     of_all = len(live_groups.known_groups())
-    some = _Some(rows.keys(), rows, kept, asking, ticker, resting, of_all)
-    return list(some.awake(list))
+    return list(_Some(rows, would, asking, ticker, resting, of_all).awake(list))
 
 
 class _Some(NamedTuple):
@@ -148,9 +135,8 @@ class _Some(NamedTuple):
     which `rows` may be one. `failing` None: that is not known.
     """
 
-    names: Collection[str]
     rows: Mapping[str, Row]
-    kept: Mapping[str, _Kept]
+    at_rest: AtRest
     asking: Asking
     ticker: Ticker
     resting: Resting
@@ -159,38 +145,39 @@ class _Some(NamedTuple):
 
     def awake(self, in_order: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Awake]:
         """Which they are is known by now; each is read when it is asked for."""
-        kept, before, now_ms = self.kept, self._resting(), self.ticker.seen_ms
-        due = [n for n in self.names if n not in before or kept[n].until_ms <= now_ms]
-        return self._read(in_order(due), before)
+        still, names = self._resting(), self.at_rest.names
+        due = self.at_rest.due(self.ticker.seen_ms)
+        if not names <= still:
+            due |= names - still
+        in_order_of_rows = [name for name in self.rows if name in due] if due else []
+        return self._read(in_order(in_order_of_rows), still)
 
-    def _read(self, names: Sequence[str], before: Mapping[str, Rest]) -> Iterator[Awake]:
+    def _read(self, names: Sequence[str], still: Set[str]) -> Iterator[Awake]:
+        kept = self.at_rest.kept
         for name, record, group in loaded(names, self.rows):
-            row = self.rows[name]
+            row, rests_on = self.rows[name], name in still
             yield Awake(
                 record=record,
                 group=group,
                 digest=row.digest,
-                before=before.get(name),
-                since_ms=self.kept[name].since_ms if name in before else 0,
+                before=kept[name].rest if rests_on else None,
+                since_ms=kept[name].since_ms if rests_on else 0,
                 is_asked=row.digest is None or row.pk in self.asking,
-                is_kept=name in self.kept,
+                is_kept=name in kept,
                 groups=self.groups,
                 ticker=self.ticker,
                 may_fail=self.failing is None or name in self.failing,
             )
 
-    def _resting(self) -> dict[str, Rest]:
-        """Of those that would rest on."""
-        rows, kept, same = self.rows, self.kept, dict[str, Rest]()
-        failing = self.failing or ()
-        for name in self.names:
-            if (one := kept.get(name)) is None or name in failing:
-                continue
-            row = rows[name]
-            if row.digest in (None, one.digest) and row.pk not in self.asking:
-                same[name] = one.rest
-        still = self.resting(same, self.ticker.away)
-        return {name: rest for name, rest in same.items() if name in still}
+    def _resting(self) -> Set[str]:
+        """Those that rest on."""
+        would, asking = self.at_rest, self.asking
+        still = self.resting(would.rests, would.changed, self.ticker.away)
+        would.changed.clear()
+        barred = set(self.failing or ())
+        if asking:
+            barred |= {name for name, row in self.rows.items() if row.pk in asking}
+        return still - barred if barred else still
 
 
 def begin(one: Awake) -> None:
@@ -209,7 +196,7 @@ def keep(one: Awake, looked: Looked, took_s: float) -> None:
         until_ms = rest.looked_ms + _period_ms(one.name, took_s, one.groups)
         is_same = one.before is not None and _seen(one.before) == _seen(rest)
         since_ms = one.since_ms if is_same else rest.looked_ms
-        kept = _Kept(rest=rest, digest=one.digest, until_ms=until_ms, since_ms=since_ms)
+        kept = Kept(rest=rest, digest=one.digest, until_ms=until_ms, since_ms=since_ms)
         rests.keep(one.name, msgspec.json.encode(kept))
 
 

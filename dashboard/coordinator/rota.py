@@ -45,9 +45,10 @@ class Rota:
     _before: dict[str, Turn] = field(default_factory=dict)
     _taken: dict[str, Turn] = field(default_factory=dict)
 
-    def parts(self, size: int) -> Iterator[Sequence[str]]:
-        """Names whose turn it is, `size` at a time, as long as the run has time; at least one part
-        of those where something goes on, and one of the others. Raises StoreUnavailable.
+    def parts(self, size: int, quiet_size: int = 0) -> Iterator[Sequence[str]]:
+        """Names whose turn it is, so many at a time, as long as the run has time; at least one part
+        of those where something goes on, and one of the others. `quiet_size` 0: as many. Raises
+        StoreUnavailable.
         """
         self._began_s = monotonic()
         self._before = turns.turns(self.work.name)
@@ -58,7 +59,8 @@ class Rota:
             if due_ms <= self.now_ms + self.work.period_ms // EARLY:
                 waiting[name in self.quiet].append((due_ms, name))
         for are_quiet, found in waiting.items():
-            for first, part in enumerate(_parts(sorted(found), size)):
+            at_once = quiet_size if are_quiet and quiet_size else size
+            for first, part in enumerate(_parts(sorted(found), at_once)):
                 overdue_ms = 0 if are_quiet else self.now_ms - part[0][0]
                 if first and not self._has_time(overdue_ms):
                     break

@@ -95,8 +95,8 @@ class Line:
             health.stamp_late(late)
 
     def forget_all_but(self, groups: Set[str]) -> None:
-        for name in self._looked_s.keys() - groups:
-            del self._looked_s[name]
+        if len(self._looked_s) > len(groups):
+            self._looked_s = {n: at_s for n, at_s in self._looked_s.items() if n in groups}
 
 
 class Round:

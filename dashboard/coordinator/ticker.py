@@ -71,6 +71,9 @@ class Ticker:
         self._away: StoreUnavailable | None = None  # which a look found
         self._heavy: dict[str, float] = {}  # group -> when that was found
         self._line = Line(remembering())
+        self._groups: Collection[str] = ()
+        self._living: tuple[str, ...] = ()
+        self._mine: list[str] = []  # of these groups, beside these tickers
         self._moved_s = time.monotonic()
 
     def run(self) -> None:
@@ -130,10 +133,14 @@ class Ticker:
             log.exception("no tick")
 
     def _share_of(self, groups: Collection[str]) -> Collection[str]:
+        """The same object as long as nobody comes or goes, and the groups are the same."""
         living = self._said().living
         if living == (self.name,):
             return groups
-        return [group for group in groups if ticker_of(group, living) == self.name]
+        if groups is not self._groups or living != self._living:
+            self._groups, self._living = groups, living
+            self._mine = [group for group in groups if ticker_of(group, living) == self.name]
+        return self._mine
 
     def _give(self, one: Awake) -> bool | None:
         """Whether a look at it begins; None: all that look are at others for long. Raises

@@ -8,12 +8,13 @@ the server says that what was read of it changed (live/tracked.py), or its next 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from hiredis import pack_command
 
-from assignment.coordinator.resting import Glance, Rest, may_rest_on
+from assignment.coordinator.resting import NEVER_MS, Glance, Rest, may_rest_on
 from assignment.scripts.glance import COUNTED, applied_of, counted_of, run_id_of
 from assignment.scripts.group_read import Gap
 from assignment.wire import GroupKeys
@@ -51,77 +52,77 @@ class Watch:
     def __init__(self) -> None:
         self._servers: dict[Any, _Watched] = {}
 
-    def resting(self, rests: Mapping[str, Rest], away: Gap) -> Set[str]:
-        """Those of them that rest on. `away`: when nobody ticked the last time. Raises
-        StoreUnavailable.
+    def resting(self, rests: Mapping[str, Rest], changed: Set[str], away: Gap) -> Set[str]:
+        """Those of them that rest on. `changed`: of which there is another rest than the last time,
+        or none. `away`: when nobody ticked the last time. Raises StoreUnavailable.
         """
+        for server in self._servers.values():  # before anything fails
+            server.forget(changed)
         by_server = _by_server(rests)
         for client in self._servers.keys() - by_server.keys():
             self._servers.pop(client).close()
-        found = set[str]()
+        found = list[Set[str]]()
         for client, names in by_server.items():
             if client not in self._servers:
                 self._servers[client] = _Watched(client)
-            of_server = rests if len(by_server) == 1 else {name: rests[name] for name in names}
-            found |= self._servers[client].resting(of_server, away)
-        return found
-
-
-class _Still(NamedTuple):
-    """A group that rests by `rest`, as was seen at the last glance. `until_ms`: then it is to be
-    looked at again, whether or not the server tells of a change.
-    """
-
-    rest: Rest
-    until_ms: int
+            of_server = rests if names is rests else {name: rests[name] for name in names}
+            found.append(self._servers[client].resting(of_server, away))
+        return found[0] if len(found) == 1 else frozenset().union(*found)
 
 
 class _Watched:
-    """Groups of one server."""
+    """Groups of one server. `_still`: that rest, as was seen at the last glance -> when there is to
+    be another, whether or not the server tells of a change.
+    """
 
     def __init__(self, client: Any) -> None:
         self._tracked = Tracked(client)
         self._reading = _Reading(client, self._tracked)
-        self._still: dict[str, _Still] = {}
+        self._still: dict[str, int] = {}
+        self._moments: list[tuple[int, str]] = []  # a heap of these, and of some that were
         self._group_of: dict[bytes, str] = {}  # key that was read -> its group
         self._before = _OfServer(0, ""), Gap(0, 0)
 
     def close(self) -> None:
         self._tracked.close()
 
-    def resting(self, rests: Mapping[str, Rest], away: Gap) -> Set[str]:
-        self._forget(self._reading.of_server(), away)
-        asked, (now, _), still = dict[str, Rest](), self._before, self._still
-        for name, rest in rests.items():
-            one = still.get(name)
-            if one is None or one.rest is not rest or now.now_ms >= one.until_ms:
-                asked[name] = rest
-        if asked:
-            self._glance(asked, away)
-        if len(still) > len(rests):
-            for name in still.keys() - rests.keys():
-                del still[name]
-        return still.keys() & rests.keys() if len(still) != len(rests) else still.keys()
+    def forget(self, groups: Set[str]) -> None:
+        for name in groups:
+            self._still.pop(name, None)
 
-    def _forget(self, now: "_OfServer", away: Gap) -> None:
-        """What is not known any more."""
+    def resting(self, rests: Mapping[str, Rest], away: Gap) -> Set[str]:
+        still = self._still
+        self._bring_forward(self._reading.of_server(), away)
+        if not still.keys() <= rests.keys():  # another server has them now
+            self.forget(still.keys() - rests.keys())
+        if not rests.keys() <= still.keys():
+            self._glance({name: rests[name] for name in rests.keys() - still.keys()}, away)
+        return still.keys()
+
+    def _bring_forward(self, now: "_OfServer", away: Gap) -> None:
+        """Forgets what is not known any more."""
         changed, (before, away_before) = self._tracked.changed(now.run_id), self._before
         is_same = now.run_id == before.run_id and now.now_ms >= before.now_ms
         self._before = now, away
         if changed is None or not is_same or away != away_before:
             self._still.clear()
+            self._moments.clear()
             return
         for key in changed:
             self._still.pop(self._group_of.get(key, ""), None)
+        while self._moments and self._moments[0][0] <= now.now_ms:
+            _, name = heappop(self._moments)
+            if self._still.get(name, NEVER_MS) <= now.now_ms:
+                del self._still[name]
 
     def _glance(self, asked: Mapping[str, Rest], away: Gap) -> None:
         found = self._reading.glances(asked)
         for name, rest in asked.items():
             glance = found.get(name)
             if glance is None or not may_rest_on(rest, glance, away):
-                self._still.pop(name, None)
                 continue
-            self._still[name] = _Still(rest, _until_ms(name, rest, glance))
+            self._still[name] = until_ms = _until_ms(name, rest, glance)
+            heappush(self._moments, (until_ms, name))
             keys = GroupKeys(name)
             self._group_of[keys.meta.encode()] = name
             if rest.awaited:
@@ -163,10 +164,10 @@ def away(groups: Iterable[str]) -> frozenset[str]:
     return frozenset(missing)
 
 
-def _by_server(groups: Collection[str]) -> dict[Any, list[str]]:
+def _by_server(groups: Collection[str]) -> Mapping[Any, Collection[str]]:
     """Client -> those that it reaches."""
     if cluster() is None:
-        return {sync_client(): list(groups)} if groups else {}
+        return {sync_client(): groups} if groups else {}
     return _of_nodes(groups)[0]
 
 

@@ -4,7 +4,7 @@ and beside it a log of whose row changed, by which a process reads what is new t
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -52,13 +52,22 @@ class Known(Generic[T]):
         self._read, self._lock = read, Lock()
         self._of: tuple[str, str] | None = None  # server and prefix
         self._last, self._whole_s = b"", -math.inf  # entry of the log; b"": it had none
-        self._rows: dict[str, tuple[bytes, T]] = {}
+        self._texts: dict[str, bytes] = {}
+        self._rows: dict[str, T] = {}
+        self._changed = set[str]()
 
     def all(self) -> Mapping[str, T]:
         """By group, as it is now. Raises StoreUnavailable."""
         with self._lock:
             self._bring_forward()
-            return {name: row for name, (_, row) in self._rows.items()}
+            return self._rows.copy()
+
+    def news(self) -> tuple[Mapping[str, T], Set[str]]:
+        """The same, and of which groups it is another than at the news before, or is gone."""
+        with self._lock:
+            self._bring_forward()
+            changed, self._changed = self._changed, set()
+            return self._rows.copy(), changed
 
     def _bring_forward(self) -> None:
         of = settings.REDIS_URL, _key()
@@ -86,17 +95,17 @@ class Known(Generic[T]):
         pipe = sync_client().pipeline(transaction=True)
         last, rows = pipe.xrevrange(_changes(), count=1).hgetall(_key()).execute()
         self._last, self._whole_s = last[0][0] if last else b"", time.monotonic()
-        for name in self._rows.keys() - {name.decode() for name in rows}:
-            del self._rows[name]
+        for name in self._texts.keys() - {name.decode() for name in rows}:
+            self._put(name, None)
         for name, text in rows.items():
             self._put(name.decode(), text)
 
     def _put(self, name: str, text: bytes | None) -> None:
         """What is as it was stays the same object."""
-        if name in self._rows and self._rows[name][0] == text:
+        if self._texts.get(name) == text:
             return
-        row = None if text is None else self._read(text)
-        if text is None or row is None:
-            self._rows.pop(name, None)
-        else:
-            self._rows[name] = text, row
+        self._changed.add(name)
+        self._texts.pop(name, None)
+        self._rows.pop(name, None)
+        if text is not None and (row := self._read(text)) is not None:
+            self._texts[name], self._rows[name] = text, row

@@ -18,8 +18,10 @@ from dashboard.coordinator import resting
 from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.carrying import Here, perform
 from dashboard.coordinator.rows import Rows
+from dashboard.coordinator.running import Line, Round, Said
 from dashboard.live import glances, queue, watching
 from dashboard.live import groups as live_groups
+from dashboard.live import rests as live_rests
 from dashboard.live.scripts import run
 from dashboard.models import Group, Plan, PlanKind, PlanState
 from tests.dashboard.agents import FakeAgent, make_group, tick, until
@@ -278,6 +280,23 @@ def test_a_look_reads_the_group_again_only_after_it_changed_something(
     store.zadd(keys.beats, {"a": 1})  # lost long ago
     assert tick() == 1
     assert purposes[1:] == [Purpose.TICK, Purpose.LOOK]
+
+
+def test_of_what_rests_nothing_is_asked_twice(settled: FakeAgent) -> None:
+    known = resting.remembering()
+    assert Round(Said(), line=Line(known)).run() == 0
+    assert not known.at_rest.changed
+
+
+def test_of_a_group_that_is_gone_nothing_is_kept(settled: FakeAgent, group_name: str) -> None:
+    other = make_group(f"{group_name}-gone").name
+    rests()
+    line = Line(resting.remembering())
+    assert Round(Said(), line=line).run() == 0
+    assert live_rests.kept_of(other)
+    Group.objects.get(name=other).delete()
+    until(lambda: Round(Said(), line=line).run() == 0 and not live_rests.kept_of(other))
+    assert live_rests.kept_of(settled.group.name)
 
 
 # --- rows, as a ticker has them from round to round ----------------------------------------------

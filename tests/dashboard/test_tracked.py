@@ -1,6 +1,7 @@
 """Groups that rest are asked for again when the server says that they changed, on a real Redis."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from assignment.scripts.group_read import Gap
 from assignment.wire import GroupKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import glances, tracked
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import StoreUnavailable, sync_client
 from dashboard.live.glances import Watch
 from tests.conftest import redis_62_binary
+from tests.dashboard.agents import until
 from tests.dashboard.conftest import Point
 
 NEVER = Gap(0, 0)
@@ -33,10 +35,10 @@ class Asked:
 
         patch.setattr(glances._Reading, "glances", noted)
 
-    def tick(self, away: Gap = NEVER) -> tuple[set[str], set[str]]:
+    def tick(self, away: Gap = NEVER, *changed: str) -> tuple[set[str], set[str]]:
         """Those that rest on, and those that were asked for."""
         self.names.clear()
-        resting = set(self.watch.resting(self.rests, away))
+        resting = set(self.watch.resting(self.rests, set(changed), away))
         return resting, set(self.names)
 
 
@@ -165,14 +167,55 @@ def test_a_moment_that_comes_by_itself_needs_no_word(
     assert found == ({"a"}, set())
     own.zadd(keys.beats, {"m": now_ms - 4_000})
     assert asked.tick() == ({"a"}, set()), "a beat is no change"
-    server = next(iter(asked.watch._servers.values()))
-    still = server._still["a"]
-    assert still.until_ms <= now_ms + 1.5 * glances.ALL_READ_MS + 60_000
-    server._still["a"] = still._replace(until_ms=0)  # it has come
+    [server] = asked.watch._servers.values()
+    assert server._still["a"] <= now_ms + 1.5 * glances.ALL_READ_MS + 60_000
+    comes(server)
     assert asked.tick() == ({"a"}, {"a"})
     own.zadd(keys.ends, {"m": now_ms})
-    server._still["a"] = still._replace(until_ms=0)
+    comes(server)
     assert asked.tick() == (set(), {"a"}), "a lock ran out"
+
+
+def test_of_which_there_is_another_rest_is_asked_for(asked: Asked) -> None:
+    asked.rests["b"] = replace(asked.rests["b"], counted="another")
+    assert asked.tick(NEVER, "b") == ({"a", "c"}, {"b"})
+    del asked.rests["a"]
+    assert asked.tick(NEVER, "a") == ({"c"}, {"b"})
+
+
+def test_of_which_there_is_another_rest_is_known_after_the_server_was_away(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    asked.rests["b"] = replace(asked.rests["b"], counted="another")
+    with monkeypatch.context() as patch:
+        patch.setattr(glances._Reading, "of_server", away)
+        with pytest.raises(StoreUnavailable):
+            asked.tick(NEVER, "b")
+    assert asked.tick() == ({"a", "c"}, {"b"})
+
+
+def test_what_another_server_has_now_does_not_rest_here(asked: Asked) -> None:
+    del asked.rests["a"]
+    assert asked.tick() == ({"b", "c"}, set())
+
+
+def test_whose_moment_comes_is_asked_for(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    own.hset(GroupKeys("a").meta, "group_epoch", 1)
+    seconds, more = own.time()
+    due_ms = seconds * 1000 + more // 1000 + 400
+    asked = Asked(Watch(), rests_of(("a",), due_ms=due_ms), monkeypatch)
+    for _ in range(2):
+        assert asked.tick()[0] == {"a"}
+    until(lambda: asked.tick() == (set(), {"a"}))
+
+
+def comes(server: Any) -> None:
+    """The moment of a."""
+    server._still["a"] = 0
+    server._moments[:] = [(0, "a")]
 
 
 def test_a_server_that_does_not_tell_is_asked_for_all(
