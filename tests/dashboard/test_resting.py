@@ -19,7 +19,7 @@ from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.carrying import Here, perform
 from dashboard.coordinator.rows import Rows
 from dashboard.coordinator.running import Line, Round, Said
-from dashboard.live import glances, queue, watching
+from dashboard.live import glances, health, queue, watching
 from dashboard.live import groups as live_groups
 from dashboard.live import rests as live_rests
 from dashboard.live.scripts import run
@@ -280,6 +280,12 @@ def test_a_look_reads_the_group_again_only_after_it_changed_something(
     store.zadd(keys.beats, {"a": 1})  # lost long ago
     assert tick() == 1
     assert purposes[1:] == [Purpose.TICK, Purpose.LOOK]
+
+
+def test_a_group_that_is_said_to_fail_is_looked_at_until_it_does_not(settled: FakeAgent) -> None:
+    health.note_look(settled.group.name, is_well=False)
+    assert (tick(), tick()) == (1, 0)
+    assert not health.failing()
 
 
 def test_of_what_rests_nothing_is_asked_twice(settled: FakeAgent) -> None:
