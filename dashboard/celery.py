@@ -53,7 +53,7 @@ app.conf.update(
     beat_max_loop_interval=1,
     # Expiry: what a stopped worker missed is not made up for, the next one does the same work.
     beat_schedule={
-        "keep_users": {"task": "dashboard.keep_users", "schedule": 1.0, "options": {"expires": 2}},
+        "keep_users": {"task": "dashboard.keep_users", "schedule": 2.0, "options": {"expires": 4}},
         "sample": {"task": "dashboard.sample_due", "schedule": 5.0, "options": {"expires": 5}},
         "anchor": {"task": "dashboard.anchor", "schedule": 10.0, "options": {"expires": 10}},
         "retain": {"task": "dashboard.retain", "schedule": 10.0, "options": {"expires": 10}},

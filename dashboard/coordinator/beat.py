@@ -11,7 +11,7 @@ from celery.beat import PersistentScheduler
 from dashboard.celery import QUEUE
 from dashboard.live import health
 
-WAITING_MAX = 50  # half a minute of tasks: whoever comes back starts with a short list
+WAITING_MAX = 50  # some forty seconds of tasks: whoever comes back starts with a short list
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from dashboard.models import Group
 
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
 # about this share of a processor from the tickers.
-UNASKED_SHARE = 0.005
+UNASKED_SHARE = 0.0025
 UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 3_600_000
 
 Resting = Callable[[Mapping[str, Rest], Set[str], Gap], Set[str]]

@@ -49,7 +49,7 @@ def look(group_name: str) -> int:
 
 @_task
 def keep_users() -> str:
-    """Users and scripts of Redis. Asked for each second, so that there is always something to
+    """Users and scripts of Redis. Asked for most often, so that there is always something to
     begin.
     """
     try:

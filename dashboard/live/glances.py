@@ -33,6 +33,7 @@ PACKED_MAX = 20_000  # groups, of some hundred bytes each
 KEYS_MAX = 2 * PACKED_MAX
 ENDS_READ_MS = 4_000  # a lock may be renewed for less time than it had
 ALL_READ_MS = 20_000
+ALL_A_SECOND = 100  # of many groups later, so that no more are read for nothing
 
 log = logging.getLogger(__name__)
 Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
@@ -96,7 +97,7 @@ class _Watched:
         if not still.keys() <= rests.keys():  # another server has them now
             self.forget(still.keys() - rests.keys())
         if not rests.keys() <= still.keys():
-            self._glance({name: rests[name] for name in rests.keys() - still.keys()}, away)
+            self._glance(rests.keys() - still.keys(), rests, away)
         return still.keys()
 
     def _bring_forward(self, now: "_OfServer", away: Gap) -> None:
@@ -115,13 +116,14 @@ class _Watched:
             if self._still.get(name, NEVER_MS) <= now.now_ms:
                 del self._still[name]
 
-    def _glance(self, asked: Mapping[str, Rest], away: Gap) -> None:
-        found = self._reading.glances(asked)
-        for name, rest in asked.items():
-            glance = found.get(name)
+    def _glance(self, asked: Set[str], rests: Mapping[str, Rest], away: Gap) -> None:
+        found = self._reading.glances({name: rests[name] for name in asked})
+        all_ms = max(ALL_READ_MS, len(rests) * 1_000 // ALL_A_SECOND)
+        for name in asked:
+            rest, glance = rests[name], found.get(name)
             if glance is None or not may_rest_on(rest, glance, away):
                 continue
-            self._still[name] = until_ms = _until_ms(name, rest, glance)
+            self._still[name] = until_ms = _until_ms(name, rest, glance, all_ms)
             heappush(self._moments, (until_ms, name))
             keys = GroupKeys(name)
             self._group_of[keys.meta.encode()] = name
@@ -131,13 +133,13 @@ class _Watched:
             self._group_of = {k: n for k, n in self._group_of.items() if n in self._still}
 
 
-def _until_ms(name: str, rest: Rest, glance: Glance) -> int:
+def _until_ms(name: str, rest: Rest, glance: Glance, all_ms: int) -> int:
     """Of its moments that come by themselves the first. Only what can change without a word, its
     locks' ends, is read sooner, and all now and then: whoever lost a word of the server's loses
     some seconds. Spread, so that they do not all come at once.
     """
     spread = 0.5 + crc32(name.encode()) / 2**33
-    most_ms = ENDS_READ_MS if glance.next_end_ms is not None else ALL_READ_MS
+    most_ms = ENDS_READ_MS if glance.next_end_ms is not None else all_ms
     moments = [rest.due_ms, glance.now_ms + round(most_ms * spread)]
     if glance.next_end_ms is not None:
         moments.append(glance.next_end_ms)

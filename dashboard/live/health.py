@@ -61,8 +61,8 @@ def is_almost_full(used: int, most: int) -> bool:
 
 
 class Sign(StrEnum):
-    """Of life: beat asked for a task, as it does each second; a worker began one; somebody ticked:
-    a round over the groups that are its share was done.
+    """Of life: beat asked for a task, as it does every two seconds; a worker began one;
+    somebody ticked: a round over the groups that are its share was done.
     """
 
     BEAT = "beat"
@@ -81,7 +81,7 @@ def stamp(sign: Sign) -> None:
 
 
 class WorkerSign:
-    """Of life, of this process: whatever task is begun. The one that is asked for each second waits
+    """Of life, of this process: whatever task is begun. The one that is asked for most often waits
     behind hundreds of rebalances when many groups change at once, and is not begun at all then.
     """
 

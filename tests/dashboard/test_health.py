@@ -250,7 +250,7 @@ def test_addresses_of_replicas_are_for_people_who_are_logged_in(
 def test_a_worker_lives_while_it_begins_any_task(
     monkeypatch: pytest.MonkeyPatch, store: Any
 ) -> None:
-    """The one that is asked for each second waits behind the others, or expires."""
+    """The one that is asked for most often waits behind the others, or expires."""
     now_s, given = [100.0], list[Sign]()
     monkeypatch.setattr(tasks, "sign", live_health.WorkerSign())
     monkeypatch.setattr(live_health, "monotonic", lambda: now_s[0])
