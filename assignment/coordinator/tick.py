@@ -29,7 +29,6 @@ from assignment.scripts.dashboard_side import (
 from assignment.scripts.group_read import GroupRead, Meta, Purpose
 from assignment.types import Coordination, Reason
 
-SWEEPS_MAX = 100  # of one tick: for more partitions than the largest group has
 OUTBOX_TURNS = 2  # of one tick, some 40 targets: a group computes far fewer in a second
 CHANGING = (  # what was read before
     *(effects.Run, effects.Configure, effects.Hold, effects.LiftStreams),
@@ -107,10 +106,9 @@ def _end_locks(view: GroupRead) -> effects.Steps[None]:
     """Those that ran out."""
     index, grants = view.index, view.grants
     granted, locked = index.at(grants.places), index.at(view.locks.places)
-    if (grants.lasts & ~index.mask(locked)[granted]).any():
-        for _ in range(SWEEPS_MAX):
-            if (yield from effects.Run(sweep())) < sizes.SWEPT_AT_ONCE:
-                break
+    ran_out = [*index.places(granted[grants.lasts & ~index.mask(locked)[granted]])]
+    for first in range(0, len(ran_out), sizes.SWEPT_AT_ONCE):
+        yield from effects.Run(sweep(ran_out[first : first + sizes.SWEPT_AT_ONCE]))
 
 
 def _keep_mode(record: GroupRecord, meta: Meta) -> effects.Steps[None]:

@@ -328,9 +328,9 @@ def request_rebalance(reason: str, member_id: str = "") -> Call[int]:
     return Call("request_rebalance", [_reason(reason), member_id], number_of)
 
 
-def sweep(most: int = sizes.SWEPT_AT_ONCE) -> Call[int]:
-    """Grants whose lock ran out end in the history, so many at most. How many."""
-    return Call("sweep", [str(most)], number_of)
+def sweep(partitions: Iterable[Partition]) -> Call[int]:
+    """Of these, grants whose lock ran out end in the history. How many; SWEPT_AT_ONCE at most."""
+    return Call("sweep", [str(partition) for partition in partitions], number_of)
 
 
 def set_incarnation(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from agent.store.door import Door, pairs
 from agent.store.group import GroupStore
-from assignment import sizes, types
+from assignment import types
 from assignment.scripts import agent_side, dashboard_side, group_read, lock_events, recovery
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
@@ -189,8 +189,9 @@ class World:
         judged_ms = self.read().beats.get(member_id, 0) if judged_ms is None else judged_ms
         return self.run(dashboard_side.evict(member_id, judged_ms, "session ended"))
 
-    def sweep(self, most: int = sizes.SWEPT_AT_ONCE) -> int:
-        return self.run(dashboard_side.sweep(most))
+    def sweep(self, *partitions: types.Partition) -> int:
+        """Without any, of all that were ever granted."""
+        return self.run(dashboard_side.sweep(partitions or [*self.read().grants]))
 
     # --- seeing -----------------------------------------------------------------------------------
 

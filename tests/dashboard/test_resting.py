@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from assignment import sizes
 from assignment.coordinator import effects
 from assignment.coordinator import tick as rules
 from assignment.scripts import agent_side
@@ -14,7 +15,7 @@ from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
 from assignment.types import Claim
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.coordinator import resting
+from dashboard.coordinator import carrying, resting
 from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.carrying import Here, perform
 from dashboard.coordinator.rows import Rows
@@ -148,6 +149,28 @@ def test_a_lock_that_ran_out_is_seen_although_its_holder_beats(
     until(lambda: not store.exists(GroupKeys(name).lock(some.partition)))
     assert tick() == 1
     assert live_groups.read(name, Purpose.LOOK).grants[some.partition].ended == "expired"
+
+
+def test_locks_that_ran_out_end_with_one_look_by_scripts_that_take_few(
+    settled: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "SWEPT_AT_ONCE", 1)
+    name, held = settled.group.name, sorted(settled.held)
+    run(agent_side.renew("a", 1, [Claim(p, settled.held[p]) for p in held]), name)
+    until(lambda: not any(store.exists(GroupKeys(name).lock(p)) for p in held))
+    swept = list[tuple[str, ...]]()
+    perform = carrying.perform
+
+    def noted(here: Here, effect: Any) -> Any:
+        if isinstance(effect, effects.Run) and effect.call.script == "sweep":
+            swept.append(tuple(effect.call.args))
+        return perform(here, effect)
+
+    monkeypatch.setattr(carrying, "perform", noted)
+    assert tick() == 1
+    assert sorted(swept) == [(str(p),) for p in held]
+    grants = live_groups.read(name, Purpose.LOOK).grants
+    assert {grants[p].ended for p in held} == {"expired"}
 
 
 def test_after_nobody_ticked_for_a_while_every_group_is_looked_at(
