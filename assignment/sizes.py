@@ -3,7 +3,7 @@
 MEMBERS_MAX = 20_000  # of any group: ten times what is aimed at
 MEMBERS_LEAST = 1_000  # that a group of few partitions may have
 JOINS_PER_SECOND = 1_000  # of a group: a tenth of a Redis; 10,000 members are there within 12 s
-SWEPT_AT_ONCE = 1_000  # grants that one script ends: a hundredth of a second of Redis
+SWEPT_AT_ONCE = 1_000  # grants that one script ends: some hundredths of a second of Redis
 MEMBER_BYTES = 2**12  # of a report, whatever it owns
 PARTITION_BYTES = 2**11  # owned, replicated, halted and not served at once, each with its reason
 
