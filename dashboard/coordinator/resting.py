@@ -31,8 +31,6 @@ UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 3_600_000
 Resting = Callable[[Mapping[str, Rest], Set[str], Gap], Set[str]]
 
 log = logging.getLogger(__name__)
-
-
 _known = rests.Known(at_rest.read)
 
 

@@ -95,6 +95,7 @@ class Line:
             health.stamp_late(late)
 
     def forget_all_but(self, groups: Set[str]) -> None:
+        """Once there are more than groups: to compare them costs each round."""
         if len(self._looked_s) > len(groups):
             self._looked_s = {n: at_s for n, at_s in self._looked_s.items() if n in groups}
 

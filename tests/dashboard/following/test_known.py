@@ -182,12 +182,7 @@ def test_learners_that_a_scale_down_taken_back_drops_are_not_shown(
 
 def test_all_is_read_again_now_and_then(three: list[FakeAgent], answers: list[Any]) -> None:
     """What no script wrote is seen as well."""
-    found, keys = followed(three), GroupKeys(three[0].group.name)
-    three[2].beat(batch=3)
-    assert member(found, "c").batch == 3
-    until(lambda: found.look().at_ms > (member(found, "c").beat_at_ms or 0))
-    rewrite(keys, "c", b'"batch":3', b'"batch":4')
-    assert member(found, "c").batch == 3
+    found = rewritten(three)
     heard_by(found)._whole_ms -= heard.WHOLE_MS
     found.look()
     assert heard_by(found).known == NOTHING_KNOWN
@@ -197,20 +192,21 @@ def test_all_is_read_again_now_and_then(three: list[FakeAgent], answers: list[An
     assert heard_by(found).known != NOTHING_KNOWN
 
 
-def rewrite(keys: GroupKeys, name: str, old: bytes, new: bytes) -> None:
-    """A member's report, to another one of that length."""
-    stored = sync_client().hget(keys.reports, name)
-    assert isinstance(stored, bytes) and old in stored
-    sync_client().hset(keys.reports, name, stored.replace(old, new))
-
-
-def test_whole_reads_all_again(three: list[FakeAgent]) -> None:
-    found, keys = followed(three), GroupKeys(three[0].group.name)
+def rewritten(three: list[FakeAgent]) -> Following:
+    """Of which c has another report, of batch 4, that no script wrote: looks do not see it."""
+    found, reports = followed(three), GroupKeys(three[0].group.name).reports
     three[2].beat(batch=3)
     assert member(found, "c").batch == 3
     until(lambda: found.look().at_ms > (member(found, "c").beat_at_ms or 0))
-    rewrite(keys, "c", b'"batch":3', b'"batch":4')
+    stored = sync_client().hget(reports, "c")
+    assert isinstance(stored, bytes) and b'"batch":3' in stored
+    sync_client().hset(reports, "c", stored.replace(b'"batch":3', b'"batch":4'))
     assert member(found, "c").batch == 3
+    return found
+
+
+def test_whole_reads_all_again(three: list[FakeAgent]) -> None:
+    found = rewritten(three)
     found.look(whole=True)
     assert member(found, "c").batch == 4
 
