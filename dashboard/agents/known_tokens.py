@@ -1,5 +1,6 @@
 """Whom a token speaks for, as requests ask: what is remembered, or one reading of the database for
-all who ask meanwhile. What is older than REMEMBERED_S serves while it is read again.
+all who ask meanwhile. What is older than REMEMBERED_S serves while it is read again, with all
+others of some moments: a query costs as much as a hundred tokens of it.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from django.db import DatabaseError
 from dashboard.agents import tokens
 
 READ_AT_ONCE = 500  # tokens of one query: a database binds a thousand values at least
+GATHER_S = 0.5  # whoever is remembered; a thousand tokens are due in six such times
 WAITING_MAX = tokens.REMEMBERED_MAX  # different ones; a web process has fewer requests
 in_thread = partial(database_sync_to_async, thread_sensitive=False)  # not behind a slow page
 
@@ -37,6 +39,7 @@ class KnownTokens:
         self._waiting: dict[str, Asked] = {}
         self._read: dict[str, Asked] = {}  # by the reading that runs
         self._reading: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()  # somebody waits for the answer
         self._used: set[int] = set()
         self._ended: dict[int, str] = {}
         self._noting: asyncio.Task[None] | None = None
@@ -53,7 +56,9 @@ class KnownTokens:
 
     async def read(self, digest: str, address: str) -> tokens.Known:
         """Raises DatabaseError, TooMany."""
-        return await asyncio.shield(self._ask(digest, address))
+        answer = self._ask(digest, address)
+        self._hurry.set()
+        return await asyncio.shield(answer)
 
     def _ask(self, digest: str, address: str) -> "asyncio.Future[tokens.Known]":
         asked = self._read.get(digest) or self._waiting.get(digest)
@@ -69,12 +74,20 @@ class KnownTokens:
     async def _read_waiting(self) -> None:
         try:
             while self._waiting:
+                await self._gather()
                 digests = list(islice(self._waiting, READ_AT_ONCE))
                 asked = {digest: self._waiting.pop(digest) for digest in digests}
                 self._read = dict(asked)
+                if not self._waiting:
+                    self._hurry.clear()
                 await self._answer(asked)
         finally:
             self._reading, self._read = None, {}
+
+    async def _gather(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_S):
+                await self._hurry.wait()
 
     async def _answer(self, asked: dict[str, Asked]) -> None:
         try:

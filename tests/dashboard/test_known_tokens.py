@@ -92,6 +92,23 @@ async def test_a_known_token_serves_while_it_is_read_again(database: Database) -
     assert made.get("good", "") == tokens.Known("good", 1, "g", None, database.now_s)
 
 
+async def test_who_is_known_is_read_again_with_others_and_at_once_with_who_is_not(
+    database: Database,
+) -> None:
+    made, names = KnownTokens(), [f"t{n}" for n in range(20)]
+    database.valid = dict.fromkeys(names, 1)
+    await asyncio.gather(*(made.read(name, "") for name in names))
+    database.now_s += tokens.REMEMBERED_S + 0.1
+    for name in names[:10]:
+        assert made.get(name, "")
+        await asyncio.sleep(0.001)
+    await until(lambda: len(database.readings) == 2)
+    for name in names[10:]:
+        assert made.get(name, "")
+    await made.read("other", "")
+    assert [len(reading) for reading in database.readings] == [20, 10, 11]
+
+
 async def test_it_serves_no_longer_than_a_while_and_a_refusal_not_at_all(
     database: Database,
 ) -> None:
