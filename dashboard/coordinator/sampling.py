@@ -3,6 +3,8 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
+from typing import NamedTuple
 
 from django.db import transaction
 
@@ -52,11 +54,11 @@ def sample_due() -> int:
     taken = 0
     for part in rota.parts(AT_ONCE, QUIET_AT_ONCE):
         groups = Group.objects.filter(pk__in=[pks[name] for name in part])
-        awaited = _sample(groups)
-        taken += len(awaited)
+        done = _sample(groups)
+        taken += len(done)
         for name in part:
-            rota.took(name, is_quiet=name in quiet and not awaited.get(name, False))
-    rota.keep()
+            soon, took_s = done.get(name, NOT_DONE)
+            rota.took(name, took_s, is_quiet=name in quiet and not soon)
     return taken
 
 
@@ -65,8 +67,18 @@ def sample() -> int:
     return len(_sample(Group.objects.all()))
 
 
-def _sample(of: Iterable[Group]) -> dict[str, bool]:
-    """Names of those that were -> whether something of it may need attention soon."""
+class Done(NamedTuple):
+    """`soon`: something of it may need attention. `took_s`: to read the group."""
+
+    soon: bool
+    took_s: float
+
+
+NOT_DONE = Done(soon=False, took_s=0.0)
+
+
+def _sample(of: Iterable[Group]) -> dict[str, Done]:
+    """Names of those that were -> what came of it."""
     groups = list(of)
     try:
         return _sampled(groups)
@@ -77,16 +89,17 @@ def _sample(of: Iterable[Group]) -> dict[str, bool]:
         raise
     except Exception:  # the top of a loop: one group's trouble is not the others'
         if len(groups) > 1:
-            return {name: soon for group in groups for name, soon in _sample([group]).items()}
+            return {name: done for group in groups for name, done in _sample([group]).items()}
         log.exception("sample failed group=%s", groups[0].name)
         return {}
 
 
-def _sampled(groups: Sequence[Group]) -> dict[str, bool]:
+def _sampled(groups: Sequence[Group]) -> dict[str, Done]:
     before = _newest(groups)
     empty = _empty(groups, before)
     others = [group for group in groups if group.name not in empty]
-    seen = [(group, snapshot) for group in others if (snapshot := _seen(group)) is not None]
+    took_s: dict[str, float] = {}
+    seen = [(group, one) for group in others if (one := _seen(group, took_s)) is not None]
     nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
     found = [group for group, _ in (*seen, *nobody)]
     stored = advanced([group.name for group, _ in seen])
@@ -94,7 +107,7 @@ def _sampled(groups: Sequence[Group]) -> dict[str, bool]:
     _keep(seen, nobody, before)
     mirror.keep_changed((group, stored[group.name]) for group in found if group.name in stored)
     soon = attending.may_raise(found)
-    return {group.name: group.pk in soon for group in found}
+    return {g.name: Done(g.pk in soon, took_s.get(g.name, 0.0)) for g in found}
 
 
 def _newest(groups: Iterable[Group]) -> Mapping[int, Sample]:
@@ -112,7 +125,9 @@ def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str
     )
 
 
-def _seen(group: Group) -> LiveSnapshot | None:
+def _seen(group: Group, took_s: dict[str, float]) -> LiveSnapshot | None:
+    """`took_s`: where it is noted."""
+    began_s = monotonic()
     try:
         return watching.snapshot(group.name, whole=True)
     except GroupNotThere:
@@ -122,6 +137,8 @@ def _seen(group: Group) -> LiveSnapshot | None:
         log.error("sample failed group=%s: %s", group.name, error)
     except Exception:  # the top of a loop
         log.exception("sample failed group=%s", group.name)
+    finally:
+        took_s[group.name] = monotonic() - began_s
     return None
 
 

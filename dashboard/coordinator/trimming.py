@@ -47,7 +47,6 @@ def trim_due() -> int:
         for stream, gone in _trimmed(part):
             dropped += gone
             rota.took(stream, is_quiet=stream in quiet and not gone)
-    rota.keep()
     return dropped
 
 

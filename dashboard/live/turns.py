@@ -9,10 +9,11 @@ from dashboard.live.connection import own_key, sync_client
 
 
 class Turn(NamedTuple):
-    """Times by the clock of Redis."""
+    """Times by the clock of Redis. `took_ms`: the work itself, the last time."""
 
     done_ms: int
     due_ms: int
+    took_ms: int = 0
 
 
 def turns(of: str) -> dict[str, Turn]:
@@ -20,7 +21,7 @@ def turns(of: str) -> dict[str, Turn]:
     stored = sync_client().hgetall(_key(of)).items()
     found = ((name.decode(errors="replace"), value.split()) for name, value in stored)
     return {
-        name: Turn(int(times[0]), int(times[1]))
+        name: Turn(*map(int, times))
         for name, times in found
         if len(times) == len(Turn._fields) and all(map(bytes.isdigit, times))
     }
@@ -32,7 +33,9 @@ def keep(of: str, taken: Mapping[str, Turn], gone: Iterable[str] = ()) -> None:
     if left:
         pipe.hdel(_key(of), *left)
     if taken:
-        pipe.hset(_key(of), mapping={name: f"{t.done_ms} {t.due_ms}" for name, t in taken.items()})
+        pipe.hset(
+            _key(of), mapping={name: " ".join(map(str, turn)) for name, turn in taken.items()}
+        )
     if left or taken:
         pipe.execute()
 

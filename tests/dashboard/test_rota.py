@@ -1,6 +1,7 @@
 """Whose turn it is, on a real Redis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -38,13 +39,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def turn(
-    now_ms: int, names: list[str], quiet: dict[str, int] | None = None, size: int = 1
+    now_ms: int,
+    names: list[str],
+    quiet: Mapping[str, int] | None = None,
+    takes_s: Mapping[str, float] = MappingProxyType({}),
+    size: int = 1,
 ) -> list[str]:
     one = Rota(work=WORK, now_ms=now_ms, names=names, quiet=quiet or {})
-    found = [name for part in one.parts(size) for name in part]
-    for name in found:
-        one.took(name, is_quiet=name in one.quiet)
-    one.keep()
+    found = []
+    for part in one.parts(size):
+        found += part
+        for name in part:
+            one.took(name, takes_s.get(name, 0.0), is_quiet=name in one.quiet)
     return found
 
 
@@ -83,6 +89,28 @@ def test_those_where_nothing_goes_on_are_never_passed_over_for_ever(
     assert turn(1_000, ["a", "b", "c", "d"], {"c": 1, "d": 1}) == ["a", "c"]
     clock.now_s = 0.0
     assert turn(1_010, ["a", "b", "c", "d"], {"c": 1, "d": 1}) == ["b", "d"]
+
+
+def test_who_takes_more_than_a_share_has_its_turn_less_often_and_after_the_others(
+    store: Any,
+) -> None:
+    takes_s = {"a": 3.0, "b": 0.5, "c": 100.0}
+    assert turn(1_000, ["a", "b", "c"], takes_s=takes_s) == ["a", "b", "c"]
+    assert turn(1_200, ["a", "b", "c"], takes_s=takes_s) == ["b"]
+    assert turn(1_300, ["a", "b", "c"], takes_s=takes_s) == ["b", "a"]
+    assert turn(1_500, ["a", "b", "c"], takes_s=takes_s) == ["b"]
+    late_ms = 1_000 + WORK.period_ms + WORK.late_ms
+    assert turn(late_ms, ["a", "b", "c"]) == ["b", "a", "c"]
+    assert turn(late_ms + 100, ["a", "b", "c"]) == ["a", "b", "c"], "they take long no more"
+
+
+def test_one_process_at_a_time_has_a_run(store: Any) -> None:
+    one = Rota(work=WORK, now_ms=1_000, names=["a", "b"], quiet={})
+    parts = one.parts(1)
+    assert next(parts) == ["a"]
+    assert turn(1_000, ["a", "b"]) == []
+    assert list(parts) == [["b"]]
+    assert turn(1_000, ["a", "b"]) == ["a", "b"], "nobody said that those were done"
 
 
 def test_a_clock_that_was_set_back_delays_nobody(store: Any) -> None:
