@@ -1,6 +1,7 @@
 -- ARGV: speaker, ttl_ms, mode_epoch, incarnation, partition ...
 -- Answers {'fenced'}, {'mode'}, {'no_incarnation'}, or {'ok', {partition, answer, ...} ...} with answer
 -- 'granted' fence state | 'held' holder left_ms | 'not_target'.
+local AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local member, ttl_ms = speaks_for(ARGV[1]), tonumber(ARGV[2])
 if not member then return {'fenced'} end
 local meta = redis.call('HMGET', KEYS[1], 'mode_epoch', 'incarnation', 'run_id')
@@ -44,25 +45,41 @@ local function grant_new(partition)
   return {partition, 'granted', fence, 'restoring'}
 end
 
-local answers = {'ok'}
-for i = 5, #ARGV do
-  local partition = ARGV[i]
-  local holder, fence = string.match(redis.call('GET', key('lock:' .. partition)) or '', '^(.*)/(%d+)$')
+local answers, latest = {'ok'}, {} -- of one that is asked for twice
+
+local function answer_of(partition, lock, stored, waits)
+  local holder, fence = string.match(latest[partition] or stored or '', '^(.*)/(%d+)$')
+  if not allowed[partition] then return {partition, 'not_target'} end
   local answer
-  if not allowed[partition] then
-    answer = {partition, 'not_target'}
-  elseif not holder then
+  if not holder then
     answer = grant_new(partition)
   elseif holder == member and tonumber(fence) > lowest then
     answer = grant_again(partition, fence)
   elseif holder == member then -- another may have had a newer fence before the incarnation was raised
     answer = grant_new(partition)
   else
-    if redis.call('HGET', key('awaited'), partition) ~= member then
-      redis.call('HSET', key('awaited'), partition, member)
-    end
-    answer = {partition, 'held', holder, text(math.max(redis.call('PTTL', key('lock:' .. partition)), 0))}
+    waits[#waits + 1] = partition
+    return {partition, 'held', holder, text(math.max(redis.call('PTTL', lock), 0))}
   end
-  answers[#answers + 1] = answer
+  latest[partition] = member .. '/' .. answer[3]
+  return answer
+end
+
+-- The locks are read at once, and who waits is stored at once: most of a member's questions are for what others
+-- hold.
+for first = 5, #ARGV, AT_ONCE do
+  local locks, waits, awaited = {}, {}, {}
+  for i = first, math.min(first + AT_ONCE - 1, #ARGV) do locks[#locks + 1] = key('lock:' .. ARGV[i]) end
+  for n, stored in ipairs(redis.call('MGET', unpack(locks))) do
+    answers[#answers + 1] = answer_of(ARGV[first + n - 1], locks[n], stored, waits)
+  end
+  local known = #waits > 0 and redis.call('HMGET', key('awaited'), unpack(waits)) or {}
+  for n, partition in ipairs(waits) do
+    if known[n] ~= member then
+      awaited[#awaited + 1] = partition
+      awaited[#awaited + 1] = member
+    end
+  end
+  if #awaited > 0 then redis.call('HSET', key('awaited'), unpack(awaited)) end
 end
 return answers

@@ -20,22 +20,27 @@ local answers = {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] o
 
 local kept = 0
 -- The same as set_lock for each that is still held; the calls around it are shared, since this is what a
--- group does all day.
+-- group does all day: the lock is as it was and ends later.
+local lock, value, until_then = key('lock:'), member .. '/', ' ' .. member .. ' ' .. until_ms .. ' -'
 local function renew(first, last)
-  local names, grants = {}, {}
-  for i = first, last, 2 do names[#names + 1] = key('lock:' .. ARGV[i]) end
-  for n, lock in ipairs(redis.call('MGET', unpack(names))) do
-    local partition, fence = ARGV[first + 2 * n - 2], ARGV[first + 2 * n - 1]
-    local held = lock == member .. '/' .. fence
-    if held then
-      redis.call('SET', names[n], lock, 'PXAT', until_ms)
-      grants[#grants + 1] = partition
-      grants[#grants + 1] = fence .. ' ' .. member .. ' ' .. until_ms .. ' -'
-      kept = kept + 1
-    end
-    answers[#answers + 1] = held and 1 or 0
+  local names, grants, n = {}, {}, 0
+  for i = first, last, 2 do
+    n = n + 1
+    names[n] = lock .. ARGV[i]
   end
-  if #grants > 0 then redis.call('HSET', key('grants'), unpack(grants)) end
+  local found, granted, told = redis.call('MGET', unpack(names)), 0, #answers
+  for i = 1, n do
+    local fence = ARGV[first + 2 * i - 1]
+    local held = found[i] == value .. fence and redis.call('PEXPIREAT', names[i], until_ms) == 1
+    if held then
+      grants[granted + 1] = ARGV[first + 2 * i - 2]
+      grants[granted + 2] = fence .. until_then
+      granted = granted + 2
+    end
+    answers[told + i] = held and 1 or 0
+  end
+  kept = kept + granted / 2
+  if granted > 0 then redis.call('HSET', key('grants'), unpack(grants)) end
 end
 
 for first = 3, #ARGV, 2 * AT_ONCE do renew(first, math.min(first + 2 * AT_ONCE, #ARGV + 1) - 1) end

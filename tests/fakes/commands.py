@@ -68,6 +68,11 @@ def pexpire(db: "Keyspace", key: bytes, ms: bytes) -> int:
     return 1
 
 
+@writes
+def pexpireat(db: "Keyspace", key: bytes, at_ms: bytes) -> int:
+    return pexpire(db, key, b"%d" % (number(at_ms) - db.now_ms))
+
+
 # --- strings --------------------------------------------------------------------------------------
 
 

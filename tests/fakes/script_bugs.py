@@ -10,9 +10,11 @@ from assignment.lua import script
 from tests.fakes import lua
 
 REVIVED = """
-    local before = grant_of(ARGV[first + 2 * n - 2])
-    local mine = before and before.member == member and before.fence == ARGV[first + 2 * n - 1]
-    if mine and not lock then lock = member .. '/' .. before.fence end"""
+    local before = grant_of(ARGV[first + 2 * i - 2])
+    if before and before.member == member and before.fence == fence and not found[i] then
+      redis.call('SET', names[i], value .. fence, 'PXAT', until_ms)
+      held = true
+    end"""
 EPOCH_CHECKS = ("'another coordinator runs'", "'the mode changed'", "'nothing changed'")
 
 
@@ -95,7 +97,7 @@ def release_does_not_compare(patch: Patch) -> None:
 
 def renew_that_takes_back(patch: Patch) -> None:
     """An expired lock lives again when nobody took it meanwhile."""
-    line = "for n, lock in ipairs(redis.call('MGET', unpack(names))) do"
+    line = "and redis.call('PEXPIREAT', names[i], until_ms) == 1"
     plant(patch, "renew", after(line, REVIVED))
 
 
