@@ -345,13 +345,12 @@ class Membership:
     def _refused(
         self, refused: Iterable[tuple[Partition, str, str]], *, to_all: bool = False
     ) -> None:
-        """Each with why, and with its owner or ""."""
-        refusals = []
+        """Each with why, and with its owner or "". All are asked for again in one call."""
+        refusals, retry_ms = [], self.clock() + random.randint(*ACQUIRE_RETRY_MS)
         for partition, why, owner in refused:
             wait = self.state.waiting.get(partition)
             if wait and wait.why != why:
                 self.note("waiting", why=why, partition=str(partition), epoch=self.target.number)
-            retry_ms = self.clock() + random.randint(*ACQUIRE_RETRY_MS)
             refusals.append(messages.Refusal(partition, why, retry_ms, owner, to_all))
         self.feed(messages.Refused(refusals))
 

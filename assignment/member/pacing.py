@@ -1,4 +1,6 @@
-"""When a member speaks to the dashboard: beside the others of its group, not together with them."""
+"""When a member speaks to the dashboard and asks for locks: beside the others of its group, not
+together with them, and the less often the more it asks for.
+"""
 
 from zlib import crc32
 
@@ -6,6 +8,8 @@ JOIN_RETRY_MS = 500  # doubled up to a heartbeat
 RETRY_EARLIEST = 0.5  # of the pause: who failed together does not come again together
 REJOIN_WITHIN_MS = 500  # what fenced one member may have fenced all: they do not all join at once
 RETRY_LATER = (1.0, 1.5)  # of what a dashboard asked for: nor do those whom it refused together
+
+ASKED_APART_MAX_MS = 5_000  # half of the time that a lock lives
 
 
 def phase_of(member_id: str) -> float:
@@ -28,3 +32,11 @@ def rejoin_ms(phase: float, heartbeat_ms: int) -> int:
 def next_join_pause_ms(pause_ms: int, heartbeat_ms: int) -> int:
     """After one more join that was not taken in."""
     return min(2 * pause_ms, max(JOIN_RETRY_MS, heartbeat_ms))
+
+
+def asked_apart_ms(waiting: int) -> int:
+    """From one question for all locks that a member waits for to the next, whatever it hears of
+    them: nothing to speak of for ten, a fifth of a second for a hundred. Each question costs Redis
+    as much as there are, and whoever gives a thousand away says so of each.
+    """
+    return min(waiting * waiting // 50, ASKED_APART_MAX_MS)

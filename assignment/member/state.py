@@ -44,11 +44,13 @@ class Holding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """A partition that the target gives and that is not held yet. `since_ms`: since when it may be
-    had, as far as is known; `owner` "": nobody is known.
+    had, as far as is known; `owner` "": nobody is known. `retry_ms`: then it is asked for, and not
+    before `earliest_ms` though somebody says that it may be had.
     """
 
     since_ms: int
     retry_ms: int
+    earliest_ms: int = 0
     owner: str = ""
     why: str = "not asked yet"
 

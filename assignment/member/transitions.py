@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from assignment.member import messages
+from assignment.member.pacing import asked_apart_ms
 from assignment.member.state import (
     Holding,
     MemberState,
@@ -133,20 +134,30 @@ def _with_holding(member: MemberState, partition: Partition, holding: Holding) -
 
 def _refused(member: MemberState, event: messages.Refused, now_ms: int) -> MemberState:
     held, waiting = dict(member.held), dict(member.waiting)
+    earliest_ms = now_ms + asked_apart_ms(len(waiting))
     for partition, why, retry_ms, owner, to_all in event.refusals:
         holding, wait = held.get(partition), waiting.get(partition)
         if holding is not None and is_outdated(member, holding):
             held[partition] = replace(holding, retry_ms=retry_ms)
         elif wait is not None:
             since_ms = now_ms if to_all else wait.since_ms  # what nobody gets tells of no member
-            waiting[partition] = Wait(since_ms=since_ms, owner=owner, why=why, retry_ms=retry_ms)
+            waiting[partition] = Wait(
+                since_ms=since_ms,
+                retry_ms=max(retry_ms, earliest_ms),
+                earliest_ms=earliest_ms,
+                owner=owner,
+                why=why,
+            )
     if (held, waiting) == (member.held, member.waiting):
         return member
     return replace(member, held=held, waiting=waiting)
 
 
 def _asking_at_once(member: MemberState, now_ms: int) -> MemberState:
-    waiting = {p: replace(wait, retry_ms=now_ms) for p, wait in member.waiting.items()}
+    waiting = {
+        p: replace(wait, retry_ms=max(now_ms, wait.earliest_ms))
+        for p, wait in member.waiting.items()
+    }
     return replace(member, waiting=waiting)
 
 

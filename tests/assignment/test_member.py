@@ -119,10 +119,24 @@ def test_a_held_partition_is_asked_for_again_later_and_its_owner_is_known() -> N
     state = after(member(target=[0]), event)
     assert decide(state, NOW + 299) == []
     assert state.waiting[partition(0)] == Wait(
-        since_ms=NOW, retry_ms=NOW + 300, owner="b", why="waiting for b"
+        since_ms=NOW, retry_ms=NOW + 300, earliest_ms=NOW, owner="b", why="waiting for b"
     )
     assert next_due_ms(state) == NOW + 300
     assert len(decide(state, NOW + 300)) == 1
+
+
+@pytest.mark.parametrize(("waiting", "apart_ms"), [(1, 0), (10, 2), (100, 200), (1_000, 5_000)])
+def test_who_waits_for_many_asks_for_all_of_them_less_often_whatever_it_hears(
+    waiting: int, apart_ms: int
+) -> None:
+    asked = member(target=range(waiting))
+    refusals = [messages.Refusal(partition(n), "waiting for b", NOW) for n in range(waiting)]
+    state = after(asked, messages.Refused(refusals), messages.TryAgain())
+    assert next_due_ms(state) == NOW + apart_ms
+    assert not apart_ms or decide(state, NOW + apart_ms - 1) == []
+    [effect] = decide(state, NOW + apart_ms)
+    assert isinstance(effect, messages.Acquire)
+    assert len(effect.partitions) == waiting
 
 
 def test_a_new_incarnation_and_a_released_lock_are_followed_at_once() -> None:

@@ -358,10 +358,9 @@ class LightMember:
     def _refused(
         self, refused: Iterable[tuple[Partition, str, str]], *, to_all: bool = False
     ) -> None:
+        retry_ms = self.now_ms + self.dice.randint(*ACQUIRE_RETRY_MS)
         self._feed(messages.Refused([
-            messages.Refusal(
-                partition, why, self.now_ms + self.dice.randint(*ACQUIRE_RETRY_MS), owner, to_all
-            )
+            messages.Refusal(partition, why, retry_ms, owner, to_all)
             for partition, why, owner in refused
         ]))  # fmt: skip
 
