@@ -73,4 +73,10 @@ class HandOver:
             are_settled = all(status.joined == status.settled == MEMBERS for status in of)
             return are_settled and all(held) and sum(held) == self.scene.asked.hand_over
 
-        return self.scene.run.happens(is_steady, WITHIN_S)
+        if self.scene.run.happens(is_steady, WITHIN_S):
+            return True
+        for status in [crowd.status() for crowd in alive]:  # why not, for whoever runs it
+            say(f"{GROUP}: {status.settled} of {status.joined} settled, {dict(status.count)}")
+            for kind, text in status.why.items():
+                say(f"{GROUP}: the first of {kind}: {text}")
+        return False
