@@ -52,7 +52,7 @@ class _Run:
         self.until_s = time.monotonic() + RUN_S
         self.turns: deque[_Turn] = deque()
         self.stored = 0
-        self.failing = health.without_history()
+        self.failing = health.troubles().without_history
 
     def run(self) -> dict[str, bool]:
         """Groups for which there was no time left, and whether somebody awaits their history."""

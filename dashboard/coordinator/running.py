@@ -119,14 +119,13 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        ticker, line, failing = self._said().ticker, self._line, health.failing()
-        found = resting.awake(ticker, self._share_of, line.in_order, line.known, failing)
+        ticker, line, known = self._said().ticker, self._line, health.troubles()
+        found = resting.awake(ticker, self._share_of, line.in_order, line.known, known.failing)
         health.note_failing(found.away)
         done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()
         self._line.forget_all_but(found.groups)
-        gone = (failing | health.without_history()) - found.groups
-        health.forget(gone)
+        health.forget((known.failing | known.without_history) - found.groups)
         health.stamp_tick(len(found.groups))
         return done
 

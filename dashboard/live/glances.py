@@ -196,6 +196,7 @@ def _pack(*commands: Command) -> _Packed:
     return _Packed(b"".join(map(pack_command, commands)), len(commands))
 
 
+_SERVER = ""  # asked about like a group, by a name that none has: one trip has both
 _OF_SERVER = _pack(("INFO", "server"), ("INFO", "replication"), ("TIME",))
 
 
@@ -252,9 +253,7 @@ class _Reading:
         self._tracked, self._others = tracked, Tracked(client)
 
     def of_server(self) -> _OfServer:
-        answers = self._others.read(_OF_SERVER.commands, _OF_SERVER.replies)
-        server, replication, now = map(_sound, answers)
-        return _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))
+        return _of_server(_read(self._others, {_SERVER: _OF_SERVER}))
 
     def glances(self, rests: Mapping[str, Rest]) -> dict[str, Glance]:
         """The moment of each is after everything that was read of it."""
@@ -264,8 +263,8 @@ class _Reading:
             some = {name: rests[name] for name in names[first : first + AT_ONCE]}
             told = _read(self._tracked, {n: _told_of(n, r.awaited) for n, r in some.items()})
             of_members = {n: _moments_of(n) for n, rest in some.items() if rest.patience_ms}
-            moments = _read(self._others, of_members)
-            now = self.of_server()
+            moments = _read(self._others, {**of_members, _SERVER: _OF_SERVER})
+            now = _of_server(moments)
             for name, rest in some.items():
                 of_group, of_beats = told[name], moments.get(name, ())
                 if of_group is not None and of_beats is not None:
@@ -275,8 +274,6 @@ class _Reading:
 
 def _read(over: Tracked, asked: Mapping[str, _Packed]) -> dict[str, list[Any] | None]:
     """The answers to each, None where one is an error."""
-    if not asked:
-        return {}
     packed = b"".join([one.commands for one in asked.values()])
     found = over.read(packed, sum(one.replies for one in asked.values()))
     has_errors = any([isinstance(answer, Exception) for answer in found])
@@ -290,7 +287,8 @@ def _read(over: Tracked, asked: Mapping[str, _Packed]) -> dict[str, list[Any] | 
     return answers
 
 
-def _sound(answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise StoreUnavailable(f"Redis does not say who it is: {answer}") from answer
-    return answer
+def _of_server(answers: Mapping[str, list[Any] | None]) -> _OfServer:
+    if (found := answers[_SERVER]) is None:
+        raise StoreUnavailable("Redis does not say who it is")
+    server, replication, now = found
+    return _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from assignment.servers import OLDEST, shown
 from dashboard.live.connection import (
@@ -105,8 +105,8 @@ def stamp_late(groups: int) -> None:
 
 def stamp_tick(groups: int) -> None:
     """A round was done; so many groups there are in all."""
-    sync_client().set(own_key(TICKED), groups)
-    stamp(Sign.TICK)
+    here = client_at(own_key(TICKED))
+    here.mset({own_key(TICKED): groups, sign_key(Sign.TICK): ms_of(*here.time())})
 
 
 def note_look(group: str, *, is_well: bool) -> None:
@@ -130,14 +130,19 @@ def _note(trouble: str, group: str, is_over: bool) -> None:
     change(own_key(trouble), group)
 
 
-def failing() -> set[str]:
-    """Groups at which the last look failed; also such as are gone meanwhile."""
-    return _named(sync_client().smembers(own_key(FAILING)))
+class Troubles(NamedTuple):
+    """Groups at which the last look failed, and those whose events could not be stored the last
+    time; also such as are gone meanwhile.
+    """
+
+    failing: set[str]
+    without_history: set[str]
 
 
-def without_history() -> set[str]:
-    """Groups whose events could not be stored the last time; also such as are gone meanwhile."""
-    return _named(sync_client().smembers(own_key(NO_HISTORY)))
+def troubles() -> Troubles:
+    pipe = sync_client().pipeline(transaction=False)
+    pipe.smembers(own_key(FAILING)).smembers(own_key(NO_HISTORY))
+    return Troubles(*map(_named, pipe.execute()))
 
 
 def forget(groups: Collection[str]) -> None:
