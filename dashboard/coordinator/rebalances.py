@@ -9,14 +9,22 @@ from django.db.models.functions import Coalesce, Lag
 
 from assignment.coordinator import effects, facts, rounds
 from dashboard import models
+from dashboard.records import bulk
 
 OF_ROUND = tuple(facts.Round.__dataclass_fields__)
+ROUND = f"""
+SELECT {", ".join("id" if name == "pk" else name for name in OF_ROUND)}
+FROM {models.Rebalance._meta.db_table}
+WHERE group_id = %s AND outcome IN (%s, %s)
+ORDER BY incarnation DESC, target_epoch DESC LIMIT 1
+"""
 
 
 def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | None:
-    known = (models.RebalanceOutcome.RUNNING, models.RebalanceOutcome.DONE)
-    row = group.rebalances.filter(outcome__in=known).values(*OF_ROUND).first()
-    return facts.Round(**row) if row else None
+    """Each look asks this."""
+    known = models.RebalanceOutcome.RUNNING, models.RebalanceOutcome.DONE
+    rows = bulk.fetched(ROUND, (group.pk, *known))
+    return facts.Round(**dict(zip(OF_ROUND, rows[0], strict=True))) if rows else None
 
 
 def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:

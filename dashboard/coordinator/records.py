@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from django.db.models import F, Q
+from django.db.models import Q
 
 from assignment.coordinator import effects, facts
 from assignment.coordinator.effects import ModeKept
@@ -22,7 +22,7 @@ from dashboard.coordinator import ownership, plans
 from dashboard.coordinator.mirror import offset_of
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
-from dashboard.records import audit
+from dashboard.records import audit, bulk
 from dashboard.records.audit import By
 
 SWITCHED = "switch coordination"
@@ -199,11 +199,20 @@ def _note_fault(group: models.Group, kind: str, texts: Sequence[str]) -> None:
 # --- members --------------------------------------------------------------------------------------
 
 
+STAYS = f"""
+SELECT member_id, joined_at_ms, host, version, spark_application_id
+FROM {models.MemberRecord._meta.db_table}
+WHERE group_id = %s AND left_at_ms IS NULL ORDER BY joined_at_ms DESC
+"""
+
+
 def read_stays(group: models.Group, effect: effects.ReadStays) -> tuple[facts.Stay, ...]:
-    rows = group.member_records.filter(left_at_ms=None).values(
-        "member_id", "joined_at_ms", "host", "version", application=F("spark_application_id")
+    """Each look asks this."""
+    found = bulk.fetched(STAYS, (group.pk,))
+    return tuple(
+        facts.Stay(member_id=member, joined_at_ms=at_ms, host=host, version=version, application=of)
+        for member, at_ms, host, version, of in found
     )
-    return tuple(facts.Stay(**row) for row in rows)
 
 
 def keep_stays(group: models.Group, effect: effects.KeepStays) -> None:
