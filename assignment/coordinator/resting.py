@@ -11,6 +11,9 @@ at again
 Where a number of Redis goes back, it changes, too. A group that waits for anything does not rest:
 a target that is due or not yet held, a record or history that is not whole, members that leave,
 whatever should never be, or agents that coordinate, which want to hear of a dashboard each second.
+Where all that it waits for is somebody else's work, whose end changes one of these numbers or has
+the rest done, it may be left alone a while as if it rested: so those do that wait for a rebalance,
+its members or its history, where there are many of them.
 
 What the caller has beside Redis (a group's row, requests, plans, scale-downs) is the caller's to
 compare. What nobody marks is found by looks that are made nevertheless, now and then.
@@ -25,6 +28,7 @@ from assignment.coordinator.effects import Effect, RecordsAway
 from assignment.coordinator.facts import Finished, GroupRecord, Round
 from assignment.coordinator.finishing import may_be_cut_short
 from assignment.coordinator.learners import has_spare_standbys
+from assignment.coordinator.planning import why_not_yet
 from assignment.coordinator.reading import is_held, settings_of
 from assignment.scripts.glance import applied_of
 from assignment.scripts.group_read import Gap, GroupRead
@@ -34,11 +38,10 @@ T = TypeVar("T")
 NEVER_MS = 2**53 - 1
 AWAITED_MAX = 1_000  # partitions whose first commit is awaited; of more these are watched
 
-DEEDS = (
+DEEDS = (  # after which there may be more to do; not those that only keep what was read
     *(effects.Run, effects.Configure, effects.Hold, effects.LiftStreams, effects.RaiseIncarnation),
-    *(effects.WantRebalance, effects.SetTarget, effects.KeepLoss, effects.KeepStays),
-    *(effects.KeepForced, effects.KeepScaleDowns, effects.RefuseRequest, effects.TakeRequest),
-    *(effects.KeepRefusal, effects.Complete, effects.KeepFirstEffect, effects.Push),
+    *(effects.SetTarget, effects.KeepLoss, effects.KeepForced, effects.KeepScaleDowns),
+    *(effects.RefuseRequest, effects.TakeRequest, effects.KeepRefusal, effects.KeepFirstEffect),
 )
 
 
@@ -81,17 +84,22 @@ def may_rest_on(rest: Rest, glance: Glance, away: Gap) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What came of a look. `view` None: Redis does not have the group."""
+    """What came of a look. `view` None: Redis does not have the group. `rest` None: it has to be
+    looked at soon. `waits`: for others; then it does not rest, but there is nothing to do until
+    something changes that `rest` names.
+    """
 
     view: GroupRead | None = None
-    rest: Rest | None = None  # None: it does not rest
+    rest: Rest | None = None
+    waits: bool = False
     was_blind: bool = False  # records were away
 
     def is_missed(self, before: Rest, away: Gap) -> bool:
         """Whether it had something to do that nothing marked: a bug, or somebody wrote to the
         group's keys beside the scripts. `before`: by which the group would have rested on.
         """
-        if self.view is None or self.rest is not None or self.was_blind:
+        rests = self.rest is not None and not self.waits
+        if self.view is None or rests or self.was_blind:
             return False
         view = self.view
         now = Glance(
@@ -109,7 +117,7 @@ class Watch:
     """Of one look: whether it did anything, or found that something waits."""
 
     def __init__(self) -> None:
-        self.is_busy = self.is_blind = False
+        self.is_busy = self.is_blind = self.is_waiting = False
         self._round: Round | None = None
         self._finished: tuple[Finished, ...] = ()
 
@@ -125,8 +133,8 @@ class Watch:
                 self.is_busy |= answer
             case effects.ReadRequests():
                 self.is_busy |= bool(answer)
-            case effects.WantHistory():
-                self.is_busy |= not answer
+            case effects.WantHistory() | effects.WantRebalance():
+                self.is_waiting |= isinstance(effect, effects.WantRebalance) or not answer
             case effects.KeepMode():
                 self.is_busy |= answer is not effects.ModeKept.KNOWN
             case effects.KeepFaults(faults):
@@ -140,10 +148,15 @@ class Watch:
             case _:
                 self.is_busy |= isinstance(effect, DEEDS)
 
-    def rest(self, record: GroupRecord, view: GroupRead) -> Rest | None:
-        """After which the group rests; None: it does not. `view`: of that look."""
-        if self.is_busy or self.is_blind or _waits(record, view) or self._is_under_way(view):
-            return None
+    def looked(self, record: GroupRecord, view: GroupRead | None) -> Looked:
+        """`view`: of that look."""
+        if view is None or self.is_busy or self.is_blind or self._needs_looks(record, view):
+            return Looked(view, was_blind=self.is_blind)
+        is_due = view.meta.group_epoch > view.meta.target_epoch
+        waits = self.is_waiting or is_due or not is_held(view) or self._is_under_way(view)
+        return Looked(view, self._rest(view), waits)
+
+    def _rest(self, view: GroupRead) -> Rest:
         awaited = self._awaited(settings_of(view))
         return Rest(
             looked_ms=view.now_ms,
@@ -156,11 +169,26 @@ class Watch:
         )
 
     def _is_under_way(self, view: GroupRead) -> bool:
-        """The last round is not complete, or was cut short and may go on."""
+        """The last round is not complete."""
+        last = self._last(view)
+        return last is not None and last.finished_at_ms is None
+
+    def _last(self, view: GroupRead) -> Round | None:
+        """The round of the target that is stored."""
         last = self._round
-        if last is None or (last.incarnation, last.target_epoch) != view.meta.target:
-            return False
-        return last.finished_at_ms is None or may_be_cut_short(last, view)
+        is_of_target = last and (last.incarnation, last.target_epoch) == view.meta.target
+        return last if is_of_target else None
+
+    def _needs_looks(self, record: GroupRecord, view: GroupRead) -> bool:
+        """For what only time brings, or nobody marks."""
+        if Coordination.CLIENT in (record.coordination, view.meta.coordination):
+            return True
+        if not view.grants_are_possible or has_spare_standbys(view):
+            return True
+        if view.meta.group_epoch > view.meta.target_epoch and why_not_yet(view):
+            return True
+        last = self._last(view)
+        return last is not None and last.finished_at_ms is not None and may_be_cut_short(last, view)
 
     def _awaited(self, settings: GroupSettings) -> tuple[str, ...]:
         numbers = {number for one in self._finished for number in one.moved}
@@ -170,15 +198,6 @@ class Watch:
 def _applied(view: GroupRead, partitions: Iterable[str]) -> str:
     found = (view.applied.get(Partition.parse(partition)) for partition in partitions)
     return applied_of(f"{one.total} {one.at_ms}".encode() if one else None for one in found)
-
-
-def _waits(record: GroupRecord, view: GroupRead) -> bool:
-    meta = view.meta
-    if Coordination.CLIENT in (record.coordination, meta.coordination):
-        return True
-    if meta.group_epoch > meta.target_epoch or not view.grants_are_possible or not is_held(view):
-        return True
-    return has_spare_standbys(view)
 
 
 def _due(view: GroupRead) -> Iterator[int]:

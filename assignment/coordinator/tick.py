@@ -41,8 +41,7 @@ def tick(record: GroupRecord, by: Coordination) -> effects.Steps[Looked]:
     """A whole look."""
     watch = Watch()
     view = yield from watch.over(_look(record, by))
-    rest = None if view is None else watch.rest(record, view)
-    return Looked(view, rest, watch.is_blind)
+    return watch.looked(record, view)
 
 
 def _look(record: GroupRecord, by: Coordination) -> effects.Steps[GroupRead | None]:

@@ -17,13 +17,14 @@ SPARE_MAX = 1_000  # moments that do not count any more, beside as many as count
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """`digest`: of the row then. `until_ms`: then it is looked at, asked or not. `since_ms`: the
-    first of the looks after which it rests as it does.
+    first of the looks after which it rests as it does. `waits`: it does not rest, but for others.
     """
 
     rest: Rest
     digest: int
     until_ms: int
     since_ms: int
+    waits: bool = False
 
 
 def read(text: bytes) -> Kept | None:

@@ -28,6 +28,11 @@ from dashboard.models import Group
 UNASKED_SHARE = 0.0025
 UNASKED_LEAST_MS, UNASKED_MOST_MS = 30_000, 3_600_000
 
+# Groups that wait for others are left alone so long that looks at all of them, if all waited, took
+# about this share: not at all where they are few.
+WAITS_SHARE = 0.1
+WAITS_LEAST_MS, WAITS_MOST_MS = 1_000, 10_000
+
 Resting = Callable[[Mapping[str, Rest], Set[str], Gap], Set[str]]
 
 log = logging.getLogger(__name__)
@@ -153,7 +158,7 @@ class _Some(NamedTuple):
     def _read(self, names: Sequence[str], still: Set[str]) -> Iterator[Awake]:
         kept = self.at_rest.kept
         for name, record, group in loaded(names, self.rows):
-            row, rests_on = self.rows[name], name in still
+            row, rests_on = self.rows[name], name in still and not kept[name].waits
             yield Awake(
                 record=record,
                 group=group,
@@ -190,12 +195,20 @@ def keep(one: Awake, looked: Looked, took_s: float) -> None:
     if one.before is not None and looked.is_missed(one.before, one.ticker.away):
         log.error("group=%s had something to do that nothing marked", one.name)
         Group.objects.filter(name=one.name).update(missed_looks=F("missed_looks") + 1)
-    if rest is not None and one.digest is not None:
-        until_ms = rest.looked_ms + _period_ms(one.name, took_s, one.groups)
-        is_same = one.before is not None and _seen(one.before) == _seen(rest)
-        since_ms = one.since_ms if is_same else rest.looked_ms
-        kept = Kept(rest=rest, digest=one.digest, until_ms=until_ms, since_ms=since_ms)
-        rests.keep(one.name, msgspec.json.encode(kept))
+    if rest is None or one.digest is None:
+        return
+    period_ms = (_waits_ms if looked.waits else _period_ms)(one.name, took_s, one.groups)
+    if looked.waits and period_ms < WAITS_LEAST_MS:
+        return
+    is_same = one.before is not None and _seen(one.before) == _seen(rest)
+    kept = Kept(
+        rest=rest,
+        digest=one.digest,
+        until_ms=rest.looked_ms + period_ms,
+        since_ms=one.since_ms if is_same else rest.looked_ms,
+        waits=looked.waits,
+    )
+    rests.keep(one.name, msgspec.json.encode(kept))
 
 
 def _seen(rest: Rest) -> tuple[str, str]:
@@ -207,11 +220,21 @@ def quiet() -> dict[str, int]:
     StoreUnavailable.
     """
     found = _known.all().items()
-    return {name: kept.since_ms for name, kept in found if not kept.rest.patience_ms}
+    return {
+        name: kept.since_ms for name, kept in found if not kept.waits and not kept.rest.patience_ms
+    }
 
 
 def _period_ms(name: str, took_s: float, groups: int) -> int:
     """Until the next look that nothing asks for; spread, so that they do not all come at once."""
     period_ms = took_s * 1_000 * groups / UNASKED_SHARE
-    spread = 0.5 + crc32(name.encode()) / 2**33
-    return round(min(max(period_ms, UNASKED_LEAST_MS), UNASKED_MOST_MS) * spread)
+    return round(min(max(period_ms, UNASKED_LEAST_MS), UNASKED_MOST_MS) * _spread(name))
+
+
+def _waits_ms(name: str, took_s: float, groups: int) -> int:
+    """Until the next look at one that waits, if nothing of it changes."""
+    return round(min(took_s * 1_000 * groups / WAITS_SHARE, WAITS_MOST_MS) * _spread(name))
+
+
+def _spread(name: str) -> float:
+    return 0.5 + crc32(name.encode()) / 2**33

@@ -56,9 +56,14 @@ def quiet(*members: Any, **changes: Any) -> GroupRead:
 
 
 def rest_of(view: GroupRead, **how: Any) -> Rest:
-    found = looked(view, **how).rest
-    assert found is not None
-    return found
+    found = looked(view, **how)
+    assert found.rest is not None
+    assert not found.waits
+    return found.rest
+
+
+def rests(found: Looked) -> bool:
+    return found.rest is not None and not found.waits
 
 
 def glance_of(view: GroupRead, **changes: Any) -> Glance:
@@ -111,13 +116,28 @@ def test_an_empty_group_has_no_moments() -> None:
     "view",
     [
         quiet(target_epoch=6),
+        quiet(live("a", owns=ALL, target={*ALL} - {0}), live("b", target={0})),
+    ],
+)
+def test_a_group_that_waits_for_others_does_not_rest_and_may_be_left_alone(view: GroupRead) -> None:
+    found = looked(view)
+    assert found.waits
+    assert found.rest is not None
+    assert may_rest_on(found.rest, glance_of(view), NO_GAP)
+    assert not may_rest_on(found.rest, glance_of(view, counted="8 7"), NO_GAP)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
         quiet(live("a", owns=ALL, locked={})),
         quiet(live("a", owns=ALL, target={0, 1})),
         quiet(coordination=Coordination.CLIENT),
         quiet(run_id="another"),
+        replace(quiet(target_epoch=6), asked={"a": NOW}),
     ],
 )
-def test_a_group_that_waits_does_not_rest(view: GroupRead) -> None:
+def test_what_only_time_brings_or_nobody_marks_is_looked_at(view: GroupRead) -> None:
     assert looked(view).rest is None
 
 
@@ -127,7 +147,7 @@ def test_standbys_that_came_in_the_place_of_others_are_waited_for() -> None:
         others = [live(m, standby={0}, replicas={0: standby(5)}) for m in "bc"]
         return quiet(owner, *others, settings=settings(stateful=True, standby_replicas=wanted))
 
-    assert looked(stateful(2)).rest is not None
+    assert rests(looked(stateful(2)))
     assert looked(stateful(1)).rest is None
 
 
@@ -136,7 +156,7 @@ ROUND = Round(pk=1, incarnation=1, target_epoch=7, at_ms=NOW, detect_ms=0)
 
 
 @pytest.mark.parametrize(
-    ("answers", "rests"),
+    ("answers", "is_resting"),
     [
         ({effects.KeepOutbox: True}, False),
         ({effects.WantHistory: False}, False),
@@ -149,18 +169,20 @@ ROUND = Round(pk=1, incarnation=1, target_epoch=7, at_ms=NOW, detect_ms=0)
         ({effects.ReadRound: replace(ROUND, target_epoch=6)}, True),
     ],
 )
-def test_what_records_wait_for(answers: dict[type[Effect[Any]], Any], rests: bool) -> None:
-    meta = {"target_incarnation": 1}
-    assert (looked(quiet(**meta), answers).rest is not None) is rests
+def test_what_records_wait_for(answers: dict[type[Effect[Any]], Any], is_resting: bool) -> None:
+    found = looked(quiet(target_incarnation=1), answers)
+    assert rests(found) is is_resting
+    assert found.waits is (answers.get(effects.WantHistory) is False)
 
 
 def test_a_change_that_may_be_cut_short_is_looked_at_for_a_while() -> None:
     bound = settings(strategy_parameters={"moves_max": 2})
     view = quiet(settings=bound, target_incarnation=1)
     ended = replace(ROUND, finished_at_ms=NOW - 1_000)
-    for moved, rests in ((1, True), (2, False)):
+    for moved, is_resting in ((1, True), (2, False)):
         answers = {effects.ReadRound: replace(ended, moved=moved)}
-        assert (looked(view, answers).rest is not None) is rests
+        found = looked(view, answers)
+        assert (rests(found), found.rest is not None) == (is_resting, is_resting)
 
 
 def test_a_commit_that_is_awaited_ends_the_rest() -> None:

@@ -139,6 +139,39 @@ def test_a_member_joins_a_group_that_rests(settled: FakeAgent) -> None:
     rests()
 
 
+def test_a_group_that_waits_for_others_is_left_alone_for_a_while_where_there_are_many(
+    settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, other = settled.group.name, FakeAgent(settled.group, "b")
+    other.start()
+    tick()  # its stay is kept
+    assert tick() == 1, "few are looked at each time"
+    monkeypatch.setattr(resting, "WAITS_SHARE", 1e-9)
+    assert tick() == 1
+    assert tick() == 0
+    assert name not in resting.quiet()
+    coordinator.rebalance(name)
+    assert tick() == 1, "its target is another one"
+    settled.follow()
+    other.follow()
+    assert tick() == 1
+    monkeypatch.setattr(resting, "WAITS_MOST_MS", 0)
+    rests()
+    assert not Group.objects.get(name=name).missed_looks
+
+
+def test_one_that_waits_is_looked_at_when_its_time_is_over(
+    settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resting, "WAITS_SHARE", 1e-9)
+    monkeypatch.setattr(resting, "WAITS_LEAST_MS", 0)
+    monkeypatch.setattr(resting, "WAITS_MOST_MS", 400)
+    FakeAgent(settled.group, "b").start()
+    until(lambda: not tick())
+    until(tick)
+    assert not Group.objects.get(name=settled.group.name).missed_looks
+
+
 def test_a_lock_that_ran_out_is_seen_although_its_holder_beats(
     settled: FakeAgent, store: Any
 ) -> None:
