@@ -105,10 +105,10 @@ def awake(
     share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
     known: Known | None = None,
-    failing: Set[str] = frozenset(),
+    failing: Callable[[], Set[str]] = frozenset,
 ) -> Found:
-    """Groups of one's share to look at now; `known` None: all are read. `failing`: at which the
-    last look failed, as far as anybody noted. Raises StoreUnavailable.
+    """Groups of one's share to look at now; `known` None: all are read. `failing`: says at which
+    the last look failed, as far as anybody noted. Raises StoreUnavailable.
     """
     known = known or Known(read_rows, _at_rest(), resting)
     rows, asking = known.rows()
@@ -117,7 +117,7 @@ def awake(
     would.bring_forward(rows, mine if not away else [name for name in mine if name not in away])
     if would.changed or away:  # what is away is looked at when it is back
         rests.forget((would.kept.keys() - rows.keys()) | (would.kept.keys() & away))
-    some = _Some(rows, would, asking, ticker, known.resting, len(rows), failing)
+    some = _Some(rows, would, asking, ticker, known.resting, len(rows), failing())
     return Found(some.awake(in_order), rows.keys(), away)
 
 

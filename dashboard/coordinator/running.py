@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from assignment.coordinator import rebalance as rebalancing
@@ -30,6 +31,9 @@ from dashboard.models import Group
 SAID_EVERY_S = 1.0
 LATE_S = 3.0
 LOOKS_LEAST_S = 0.5  # of a round, however long it took to find who does not rest
+# A round is as long as the trips to Redis that it makes one after the other, each of which waits
+# where that is busy.
+_beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 
 log = logging.getLogger(__name__)
@@ -119,13 +123,16 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        ticker, line, known = self._said().ticker, self._line, health.troubles()
-        found = resting.awake(ticker, self._share_of, line.in_order, line.known, known.failing)
+        ticker, line, asked = self._said().ticker, self._line, _beside.submit(health.troubles)
+        found = resting.awake(
+            ticker, self._share_of, line.in_order, line.known, lambda: asked.result().failing
+        )
         health.note_failing(found.away)
         done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()
         self._line.forget_all_but(found.groups)
-        health.forget((known.failing | known.without_history) - found.groups)
+        failing, without_history = asked.result()
+        health.forget((failing | without_history) - found.groups)
         health.stamp_tick(len(found.groups))
         return done
 

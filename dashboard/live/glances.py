@@ -7,6 +7,7 @@ the server says that what was read of it changed (live/tracked.py), or its next 
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -79,6 +80,7 @@ class _Watched:
     def __init__(self, client: Any) -> None:
         self._tracked = Tracked(client)
         self._reading = _Reading(client, self._tracked)
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
         self._still: dict[str, int] = {}
         self._moments: list[tuple[int, str]] = []  # a heap of these, and of some that were
         self._group_of: dict[bytes, str] = {}  # key that was read -> its group
@@ -86,6 +88,7 @@ class _Watched:
 
     def close(self) -> None:
         self._tracked.close()
+        self._beside.shutdown(wait=False)
 
     def forget(self, groups: Set[str]) -> None:
         for name in groups:
@@ -93,16 +96,20 @@ class _Watched:
 
     def resting(self, rests: Mapping[str, Rest], away: Gap) -> Set[str]:
         still = self._still
-        self._bring_forward(self._reading.of_server(), away)
+        self._bring_forward(away)
         if not still.keys() <= rests.keys():  # another server has them now
             self.forget(still.keys() - rests.keys())
         if not rests.keys() <= still.keys():
             self._glance(rests.keys() - still.keys(), rests, away)
         return still.keys()
 
-    def _bring_forward(self, now: "_OfServer", away: Gap) -> None:
-        """Forgets what is not known any more."""
-        changed, (before, away_before) = self._tracked.changed(now.run_id), self._before
+    def _bring_forward(self, away: Gap) -> None:
+        """Forgets what is not known any more. Both connections are asked at once: where the server
+        is busy each trip waits.
+        """
+        asked = self._beside.submit(self._reading.of_server)
+        changed = self._tracked.changed(lambda: asked.result().run_id)
+        now, (before, away_before) = asked.result(), self._before
         is_same = now.run_id == before.run_id and now.now_ms >= before.now_ms
         self._before = now, away
         if changed is None or not is_same or away != away_before:

@@ -99,14 +99,22 @@ class WorkerSign:
             self._given_s = monotonic() + AWAY_S
 
 
+# In one trip: a round of ticks is as long as all that it makes.
+_STAMP = """
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+redis.call('MSET', KEYS[1], ARGV[1], KEYS[2], string.format('%.0f', now_ms))
+"""
+
+
 def stamp_late(groups: int) -> None:
     sync_client().set(own_key(LATE), groups, px=LATE_SHOWN_MS)
 
 
 def stamp_tick(groups: int) -> None:
     """A round was done; so many groups there are in all."""
-    here = client_at(own_key(TICKED))
-    here.mset({own_key(TICKED): groups, sign_key(Sign.TICK): ms_of(*here.time())})
+    stamped = sync_client().register_script(_STAMP)
+    stamped(keys=[own_key(TICKED), sign_key(Sign.TICK)], args=[groups])
 
 
 def note_look(group: str, *, is_well: bool) -> None:

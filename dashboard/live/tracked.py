@@ -5,7 +5,7 @@ once when one of them is written (CLIENT TRACKING of Redis 6, over RESP3).
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -35,9 +35,10 @@ class Tracked:
         self._connection: Any = None
         self._not_before_s = -math.inf
 
-    def changed(self, run_id: str) -> frozenset[bytes] | None:
+    def changed(self, run_id: Callable[[], str]) -> frozenset[bytes] | None:
         """Keys that were read here and have been written since. None: nobody knows, of any key.
-        `run_id`: of the server that the pool reaches now; one name may lead to another than before.
+        `run_id`: says, once this is known, whom the pool reaches now; one name may lead to another
+        server than before.
         """
         if self._connection is None:
             self._begin()
@@ -49,7 +50,7 @@ class Tracked:
             log.info("Redis at %s does not say what changed: %s", shown(self._url), error)
             self.close()
             return None
-        if not _is_on(state) or _run_id(who) != run_id:
+        if not _is_on(state) or _run_id(who) != run_id():
             self.close()
             return None
         return self._told()

@@ -139,7 +139,7 @@ def test_one_that_hangs_or_has_no_room_is_read_over_other_connections(
 
 def test_what_another_server_says_under_the_same_name_counts_for_nothing(asked: Asked) -> None:
     [server] = asked.watch._servers.values()
-    assert server._tracked.changed("another/run") is None
+    assert server._tracked.changed(lambda: "another/run") is None
     assert server._tracked._connection is None
 
 
