@@ -13,6 +13,7 @@ from assignment.coordinator import finishing
 from assignment.coordinator.effects import RecordsAway
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of, want_history
 from dashboard.coordinator.history import store_events
+from dashboard.coordinator.rows import is_asking
 from dashboard.live import groups as live_groups
 from dashboard.live import health, push, queue
 from dashboard.live.connection import StoreUnavailable
@@ -109,7 +110,8 @@ def _end(turn: _Turn) -> None:
     _tell(turn)
     if turn.awaited:
         group = turn.group
-        carry_out(finishing.finish_awaited(record_of(group)), Here(group.name, group))
+        here = Here(group.name, group, is_asked=is_asking(group.pk))
+        carry_out(finishing.finish_awaited(record_of(group)), here)
 
 
 def _tell(turn: _Turn) -> None:

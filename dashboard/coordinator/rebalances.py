@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Case, Exists, F, OuterRef, Value, When, Window
-from django.db.models.functions import Coalesce, Lag
+from django.db.models import F
 
 from assignment.coordinator import effects, facts, rounds
 from dashboard import models
@@ -27,23 +26,26 @@ def read_round(group: models.Group, effect: effects.ReadRound) -> facts.Round | 
     return facts.Round(**dict(zip(OF_ROUND, rows[0], strict=True))) if rows else None
 
 
+# Those that were touched are found by indexes, and then alone: else SQLite reads all of the group
+# in the window's order.
+_TENURE = models.Tenure._meta.db_table
+TENURES = f"""
+SELECT started_ms, ended_ms, COALESCE(
+ LAG(ended_ms) OVER (PARTITION BY number ORDER BY started_ms, fence),
+ CASE WHEN EXISTS (
+  SELECT 1 FROM {_TENURE} earlier WHERE earlier.group_id = %(group)s
+   AND earlier.number = touched.number AND earlier.started_ms < %(since)s
+ ) THEN %(since)s END)
+FROM {_TENURE} touched WHERE id IN (
+ SELECT id FROM {_TENURE} WHERE group_id = %(group)s AND started_ms >= %(since)s
+ UNION SELECT id FROM {_TENURE} WHERE group_id = %(group)s AND ended_ms >= %(since)s)
+"""
+
+
 def read_tenures(group: models.Group, effect: effects.ReadTenures) -> facts.Tenures:
     """Of tenures that began or ended since, however many there were before."""
     since_ms = effect.since_ms
-    same = models.Tenure.objects.filter(group=group, number=OuterRef("number"))
-    earlier = Exists(same.filter(started_ms__lt=since_ms))
-    before = Window(Lag("ended_ms"), partition_by="number", order_by=("started_ms", "fence"))
-    ours = group.tenures.order_by().values("pk")
-    # Each by its index, and then alone: else SQLite reads all of the group in the window's order.
-    touched = ours.filter(started_ms__gte=since_ms).union(ours.filter(ended_ms__gte=since_ms))
-    rows = list(
-        models.Tenure.objects.filter(pk__in=touched)
-        .order_by()
-        .annotate(
-            before=Coalesce(before, Case(When(earlier, then=Value(since_ms, BigIntegerField()))))
-        )
-        .values_list("started_ms", "ended_ms", "before")
-    )
+    rows = bulk.fetched(TENURES, {"group": group.pk, "since": since_ms})
     return facts.Tenures(
         last_start_ms=max((started_ms for started_ms, _, _ in rows), default=0),
         last_end_ms=max((ended_ms or 0 for _, ended_ms, _ in rows), default=0),
@@ -102,7 +104,16 @@ def _complete_round(effect: effects.Complete) -> bool:
     return bool(done)
 
 
+FINISHED = f"""
+SELECT 1 FROM {models.Rebalance._meta.db_table}
+WHERE group_id = %s AND outcome = %s AND first_effect_ms IS NULL AND finished_at_ms > %s LIMIT 1
+"""
+
+
 def read_finished(group: models.Group, effect: effects.ReadFinished) -> tuple[facts.Finished, ...]:
+    """Each look asks this, and mostly there are none."""
+    if not bulk.fetched(FINISHED, (group.pk, models.RebalanceOutcome.DONE, effect.since_ms)):
+        return ()
     rows = group.rebalances.filter(
         outcome=models.RebalanceOutcome.DONE,
         first_effect_ms=None,

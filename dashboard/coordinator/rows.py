@@ -127,6 +127,14 @@ def _asking(only: int | None = None) -> Asking:
     return frozenset(pk for (pk,) in bulk.fetched(text, {"now": plans.now_ms(), "only": only}))
 
 
+def is_asking(pk: int) -> bool:
+    """Whether something of this group is open that somebody asked for; also while nobody knows."""
+    try:
+        return bool(_asking(pk))
+    except AWAY:
+        return True
+
+
 def loaded(
     names: Sequence[str], rows: Mapping[str, Row]
 ) -> Iterator[tuple[str, GroupRecord, Group | None]]:

@@ -21,8 +21,8 @@ from assignment.types import Coordination
 from dashboard.coordinator import resting
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, want_rebalance
 from dashboard.coordinator.outbox import Task
-from dashboard.coordinator.records import OPEN
 from dashboard.coordinator.resting import Awake
+from dashboard.coordinator.rows import is_asking
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
@@ -202,7 +202,9 @@ def rebalance(group_name: str, task_id: str = "", worker: str = "") -> str:
             queue.take_wanted(group_name)
             began_s = time.monotonic()
             try:
-                here = Here(group_name, _row(group_name), Task(task_id, worker))
+                row = _row(group_name)
+                asked = row is not None and is_asking(row.pk)
+                here = Here(group_name, row, Task(task_id, worker), is_asked=asked)
                 result = _why_waiting(here) or carry_out(
                     rebalancing.rebalance(Coordination.SERVER), here
                 )
@@ -220,7 +222,7 @@ def _why_waiting(here: Here) -> str:
     """Why the run would only find that it has to wait; "" where it may not. While many members join
     nearly all do, and one that reads the group whole costs many times what is read here.
     """
-    if here.row is None or here.row.requests.filter(state__in=OPEN).exists():
+    if here.row is None or here.is_asked:
         return ""
     asked = live_groups.some_asked(here.name)
     return why_waiting(asked) if asked is not None and asked.meta.settings is not None else ""
