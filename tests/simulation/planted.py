@@ -213,7 +213,7 @@ def events_are_trimmed_by_what_was_read_of_another_history(patch: Patch) -> None
     plant(patch, "trim", ("replication_id() ~= ARGV[2]", "false"))
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(3721,))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(437,))
 def a_replica_of_another_history_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Any, entries: Any
 ) -> Any:
@@ -223,7 +223,7 @@ def a_replica_of_another_history_is_believed(
     return shares_history(store, as_if, partition, entries)
 
 
-@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(3233,))
+@instead_of(restore, "_shares_history", " has (", "lost_events_come_again", rare=(653,))
 def an_equal_offset_is_believed(
     shares_history: Any, store: Any, state: Any, partition: Partition, entries: Any
 ) -> Any:

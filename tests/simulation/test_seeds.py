@@ -1,6 +1,4 @@
-"""Three hundred seeds (`simulate --seeds 20000` runs more); the first that fails is told with its
-last steps.
-"""
+"""Five hundred seeds; the first that fails is told with its last steps."""
 
 import subprocess
 import sys
@@ -13,7 +11,7 @@ from tests.simulation.conftest import Ahead
 from tests.simulation.outcome import Summary
 from tests.simulation.seeds import run_many, scenario_of
 
-SEEDS, AT_ONCE = 300, 50
+SEEDS, AT_ONCE = 500, 50
 FAST_SEEDS = 100  # with --fast
 VACUOUS_MAX = AT_ONCE // 10
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,8 +45,8 @@ def test_after_any_faults_everything_is_owned_and_nothing_is_lost(first: int, ah
     assert summary.vacuous <= VACUOUS_MAX
 
 
-def test_some_seed_has_hundreds_of_members() -> None:
-    assert any(scenario_of(seed).members >= 100 for seed in range(SEEDS))
+def test_some_seeds_have_hundreds_of_members() -> None:
+    assert sum(scenario_of(seed).members >= 100 for seed in range(SEEDS)) >= 2
 
 
 def test_a_quarter_of_the_seeds_has_learners_and_comes_to_the_ends_of_a_scale_down(
