@@ -98,8 +98,12 @@ def _sampled(groups: Sequence[Group]) -> dict[str, Done]:
     before = _newest(groups)
     empty = _empty(groups, before)
     others = [group for group in groups if group.name not in empty]
-    took_s: dict[str, float] = {}
-    seen = [(group, one) for group in others if (one := _seen(group, took_s)) is not None]
+    seen, took_s = list[tuple[Group, LiveSnapshot]](), dict[str, float]()
+    for group in others:
+        began_s = monotonic()
+        if (snapshot := _seen(group)) is not None:
+            seen.append((group, snapshot))
+        took_s[group.name] = monotonic() - began_s
     nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
     found = [group for group, _ in (*seen, *nobody)]
     stored = advanced([group.name for group, _ in seen])
@@ -125,9 +129,7 @@ def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str
     )
 
 
-def _seen(group: Group, took_s: dict[str, float]) -> LiveSnapshot | None:
-    """`took_s`: where it is noted."""
-    began_s = monotonic()
+def _seen(group: Group) -> LiveSnapshot | None:
     try:
         return watching.snapshot(group.name, whole=True)
     except GroupNotThere:
@@ -137,8 +139,6 @@ def _seen(group: Group, took_s: dict[str, float]) -> LiveSnapshot | None:
         log.error("sample failed group=%s: %s", group.name, error)
     except Exception:  # the top of a loop
         log.exception("sample failed group=%s", group.name)
-    finally:
-        took_s[group.name] = monotonic() - began_s
     return None
 
 
