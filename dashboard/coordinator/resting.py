@@ -233,7 +233,7 @@ def _period_ms(name: str, took_s: float, groups: int) -> int:
 
 def _waits_ms(name: str, took_s: float, groups: int) -> int:
     """Until the next look at one that waits, if nothing of it changes."""
-    return round(min(took_s * 1_000 * groups / WAITS_SHARE, WAITS_MOST_MS) * _spread(name))
+    return round(min(took_s * 1_000 * groups / WAITS_SHARE * _spread(name), WAITS_MOST_MS))
 
 
 def _spread(name: str) -> float:
