@@ -18,7 +18,6 @@ from dashboard import coordinator
 from dashboard.coordinator import carrying, resting
 from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.carrying import Here, perform
-from dashboard.coordinator.rows import Rows
 from dashboard.coordinator.running import Line, Round, Said
 from dashboard.live import glances, health, queue, watching
 from dashboard.live import groups as live_groups
@@ -320,6 +319,12 @@ def test_looks_that_nothing_asks_for_come_seldom_and_not_all_at_once() -> None:
     assert found.pop() >= resting.UNASKED_LEAST_MS / 2
 
 
+def test_who_waits_is_left_alone_for_ten_seconds_at_most_and_of_few_groups_for_less() -> None:
+    assert resting._waits_ms("g", 60.0, 1_000) == resting.WAITS_MOST_MS
+    assert resting._waits_ms("g", 0.005, 10) < resting.WAITS_LEAST_MS
+    assert len({resting._waits_ms(f"g{n}", 0.005, 100) for n in range(1_000)}) > 900
+
+
 def test_a_look_reads_the_group_again_only_after_it_changed_something(
     settled: FakeAgent, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,98 +364,3 @@ def test_of_a_group_that_is_gone_nothing_is_kept(settled: FakeAgent, group_name:
     Group.objects.get(name=other).delete()
     until(lambda: Round(Said(), line=line).run() == 0 and not live_rests.kept_of(other))
     assert live_rests.kept_of(settled.group.name)
-
-
-# --- rows, as a ticker has them from round to round ----------------------------------------------
-
-
-@pytest.fixture
-def rows(settled: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Rows:
-    """Read once; after that only when somebody says that one has changed."""
-    one = Rows()
-    one()
-    queries = group_rows.read_rows
-
-    def counted(*of: Any) -> Any:
-        READ.append(of)
-        return queries(*of)
-
-    READ.clear()
-    monkeypatch.setattr(group_rows, "read_rows", counted)
-    return one
-
-
-READ: list[Any] = []
-
-
-def as_stored(group: Group) -> None:
-    group.events_cursor = "5-0"
-    group.save(update_fields=["events_cursor"])
-    Group.objects.filter(pk=group.pk).update(last_event_seq=7, missed_looks=1)
-
-
-def as_saved(group: Group) -> None:
-    group.settings = group.settings | {"grace_ms": 6_000}
-    group.save(update_fields=["settings"])
-
-
-def as_new(group: Group) -> None:
-    make_group(f"{group.name}-new")
-
-
-def as_deleted(group: Group) -> None:
-    Group.objects.filter(pk=make_group(f"{group.name}-gone").pk).delete()
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("happens", [as_another, as_paused, as_saved, as_new, as_deleted])
-def test_a_row_that_changed_is_read_by_the_next_round(
-    rows: Rows, settled: FakeAgent, happens: Callable[[Group], None]
-) -> None:
-    before, _ = rows()
-    assert not READ
-    happens(settled.group)
-    READ.clear()
-    found, _ = rows()
-    assert len(READ) == 1 and found == group_rows.read_rows()[0]
-    assert (found == before) is (happens is as_deleted)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_what_no_tick_decides_by_is_no_change(rows: Rows, settled: FakeAgent) -> None:
-    as_stored(settled.group)
-    rows()
-    assert not READ
-
-
-@pytest.mark.django_db(transaction=True)
-def test_requests_are_found_in_rows_that_are_as_they_were(rows: Rows, settled: FakeAgent) -> None:
-    assert not rows()[1]
-    with_a_request(settled.group)
-    assert rows()[1] == {settled.group.pk}
-    assert not READ
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_row_of_which_nobody_said_so_is_read_soon(
-    rows: Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live_groups, "note_rows_changed", lambda: 1 / 0)
-    as_another(settled.group)
-    before, _ = rows()
-    monkeypatch.setattr(group_rows, "READ_S", 0.0)
-    assert rows()[0] != before
-
-
-@pytest.mark.django_db(transaction=True)
-def test_rows_of_while_the_database_was_away_are_read_again(
-    rows: Rows, settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*only: Any) -> Any:
-        raise OperationalError("the database is away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(group_rows, "_asking", refused)
-        assert [row.digest for row in rows()[0].values()] == [None]
-        assert [row.digest for row in rows()[0].values()] == [None]
-    assert [row.digest for row in rows()[0].values()] != [None]
