@@ -218,4 +218,5 @@ def test_a_look_that_nothing_asked_for_tells_what_nobody_marked() -> None:
     found = looked(view, {effects.KeepOutbox: True})
     assert found.is_missed(rest, NO_GAP)
     assert not found.is_missed(replace(rest, counted="6 6"), NO_GAP), "it was marked meanwhile"
+    assert looked(quiet(target_epoch=6)).is_missed(rest, NO_GAP), "nor what it waits for"
     assert not looked(view, {effects.ReadStays: RecordsAway()}).is_missed(rest, NO_GAP)

@@ -37,6 +37,14 @@ def test_acquire_answers_every_partition_in_order(world: World) -> None:
     assert third == Granted(P0, FIRST, RESTORING)
 
 
+def test_one_that_is_asked_for_twice_is_granted_once(world: World) -> None:
+    world.stand(a={P0})
+    first, second = world.acquire("a", P0, P0)
+    assert isinstance(first, Granted)
+    assert second == first
+    assert world.kinds() == ["acquired"]
+
+
 def test_acquire_repeated_after_a_lost_reply_gives_the_same_fence_and_a_whole_lease(
     world: World, fence: int
 ) -> None:

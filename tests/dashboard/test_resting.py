@@ -1,9 +1,11 @@
 """Ticks look at groups that have something to do, on a real Redis and a real database."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from django.db import OperationalError
 
@@ -15,7 +17,7 @@ from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
 from assignment.types import Claim
 from assignment.wire import GroupKeys
 from dashboard import coordinator
-from dashboard.coordinator import carrying, resting
+from dashboard.coordinator import at_rest, carrying, resting
 from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.carrying import Here, perform
 from dashboard.coordinator.running import Line, Round, Said
@@ -157,6 +159,18 @@ def test_a_group_that_waits_for_others_is_left_alone_for_a_while_where_there_are
     monkeypatch.setattr(resting, "WAITS_MOST_MS", 0)
     rests()
     assert not Group.objects.get(name=name).missed_looks
+
+
+def test_a_group_without_members_that_waits_for_others_is_not_quiet(
+    settled: FakeAgent, group_name: str
+) -> None:
+    name = make_group(f"{group_name}-empty").name
+    rests()
+    assert name in resting.quiet()
+    kept = at_rest.read(live_rests.kept_of(name) or b"")
+    assert kept is not None
+    live_rests.keep(name, msgspec.json.encode(replace(kept, waits=True)))
+    assert name not in resting.quiet()
 
 
 def test_one_that_waits_is_looked_at_when_its_time_is_over(
