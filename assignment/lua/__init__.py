@@ -3,6 +3,7 @@
 import re
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 _OWN_SLOT = frozenset(
     {"append", "appended", "bound", "lift", "look", "make_room", "trim"}
@@ -23,6 +24,9 @@ _OF_LETTERS = frozenset(
 _READ_ONLY = frozenset({"appended", "bound", "look"})
 _READ_FIRST = frozenset({"lift"})
 _CALL = re.compile(r"call\(\s*'(\w+)'(?:,\s*'(\w+)')?")
+_DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_COMMENT = re.compile(r"--.*")
 _CONTAINERS = frozenset({"INFO", "MEMORY", "XGROUP", "XINFO"})  # allowed by section or subcommand
 
 
@@ -31,7 +35,29 @@ def script(name: str) -> str:
     """The whole text of one script, common parts before it; FileNotFoundError if unknown."""
     common = ("_streams",) if name in _OWN_SLOT else ("_streams", "_common")
     letters = ("_letters",) if name in _OF_LETTERS else ()
-    return "".join(own_text(part) for part in (*common, *letters, name))
+    return with_common(own_text(name), *common, *letters)
+
+
+def with_common(text: str, *common: str) -> str:
+    """After what it uses of the common parts, and what that uses. Each function that it is given
+    beyond is made anew at each run: all of them are a sixth of what a heartbeat costs Redis.
+    """
+    for part in reversed([part for name in common for part in _parts(own_text(name))]):
+        defined = _DEFINED.match(part)
+        if defined and not set(_NAME.findall(defined[1])).isdisjoint(_names_in(text)):
+            text = part + text
+    return text
+
+
+def _parts(text: str) -> list[str]:
+    """One for each name that is local to the whole text, without what comes before the first."""
+    starts = [found.start() for found in _DEFINED.finditer(text)]
+    return [text[start:end] for start, end in pairwise((*starts, len(text)))]
+
+
+@cache
+def _names_in(text: str) -> frozenset[str]:
+    return frozenset(_NAME.findall(_COMMENT.sub("", text)))
 
 
 @cache

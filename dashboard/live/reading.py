@@ -110,8 +110,7 @@ return {text(now_ms()), run_id(), about[1] or '0', position, events, rows, progr
 
 @cache
 def _script() -> str:
-    common = "".join(map(lua.own_text, ("_streams", "_common")))
-    return common + _TEXT % lua.own_text("appended")
+    return lua.with_common(_TEXT % lua.own_text("appended"), "_streams", "_common")
 
 
 class Source(NamedTuple):

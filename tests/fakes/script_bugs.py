@@ -6,7 +6,7 @@ so that no bug is planted in vain.
 
 from typing import Protocol
 
-from assignment.lua import script
+from assignment.lua import script, with_common
 from tests.fakes import lua
 
 REVIVED = """
@@ -25,12 +25,14 @@ class Patch(Protocol):
 
 
 def plant(patch: Patch, name: str, *changes: tuple[str, str]) -> None:
-    """Each change is a part of the script's text, and what stands there instead."""
+    """Each change is a part of the script's text, and what stands there instead, which may use the
+    common parts.
+    """
     text = script(name)
     for part, instead in changes:
         assert text.count(part) == 1, f"{name} has {text.count(part)} times {part!r}"
         text = text.replace(part, instead)
-    patch.setitem(lua.CHANGED, name, text)
+    patch.setitem(lua.CHANGED, name, with_common(text, "_streams", "_common"))
 
 
 def before(line: str, more: str) -> tuple[str, str]:
