@@ -26,8 +26,8 @@ def tell(columns: Iterable[str] | None = None) -> None:
 
 class Telling(models.QuerySet[M]):
     def update(self, **columns: Any) -> int:
-        done = super().update(**columns)
-        tell(columns)
+        if done := super().update(**columns):
+            tell(columns)
         return done
 
     def bulk_create(self, *rows: Any, **options: Any) -> list[M]:
