@@ -55,15 +55,19 @@ def finish(view: GroupRead, last: Round | None) -> effects.Steps[bool]:
     return True
 
 
-def finish_awaited(record: GroupRecord) -> effects.Steps[None]:
-    """After the history has become whole: as the tick that waited for it would do."""
+def finish_awaited(record: GroupRecord) -> effects.Steps[bool]:
+    """After the history has become whole: as the tick that waited for it would do. Whether it told
+    browsers of the history.
+    """
     found = yield from effects.Read(Purpose.LOOK)
     view = without_bad_claims(found, record.incarnation)
     if view.meta.settings is None:
-        return
-    if (yield from finish(view, (yield from effects.ReadRound()))):
-        yield from effects.AdvancePlans()
-        yield from effects.Push("history")
+        return False
+    if not (yield from finish(view, (yield from effects.ReadRound()))):
+        return False
+    yield from effects.AdvancePlans()
+    yield from effects.Push("history")
+    return True
 
 
 def _ended(

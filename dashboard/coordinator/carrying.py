@@ -21,6 +21,7 @@ from assignment.scripts.pausing import pauses_of
 from assignment.types import START, Coordination, Offset, Reason
 from dashboard.celery import app
 from dashboard.coordinator import mirror, outbox, plans, rebalances, records
+from dashboard.coordinator.history import bring_forward
 from dashboard.live import groups as live_groups
 from dashboard.live import push, queue
 from dashboard.live.scripts import run
@@ -155,7 +156,7 @@ def _last_event(row: Group | None) -> Offset:
     if row is None:
         return START
     with suppress(*AWAY):
-        row.refresh_from_db(fields=["events_cursor", "last_event_seq"])
+        bring_forward(row)
     return Offset.parse(row.events_cursor)
 
 
@@ -233,7 +234,7 @@ def _want_history(group: Group, effect: effects.WantHistory) -> bool:
     if not live_groups.has_events_after(group.name, group.events_cursor):
         return True
     read_cursor = group.events_cursor
-    group.refresh_from_db(fields=["events_cursor", "last_event_seq"])
+    bring_forward(group)
     is_same = group.events_cursor == read_cursor
     if not (is_same or live_groups.has_events_after(group.name, group.events_cursor)):
         return True

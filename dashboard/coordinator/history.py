@@ -22,6 +22,7 @@ from dashboard.records import bulk
 
 GAPS_MAX = 10  # rows at once, however often the numbers jump: then one for all that follow
 EVENTS_KEPT = 100_000  # stored events that stay in Redis for whoever wants to check the history
+EVENTS_BETWEEN = 1_000  # two looks at how many there are
 ROWS_AT_ONCE = 500  # SQLite's limit of variables is 32,766, PostgreSQL plans long lists slowly
 TABLE = Tenure._meta.db_table
 FIELDS = (
@@ -29,6 +30,7 @@ FIELDS = (
     *("started_ms", "ended_ms", "end", "refused_at_ms"),
 )  # as _Row has them
 NEW = FIELDS[1:]
+FAR = f"SELECT events_cursor, last_event_seq FROM {Group._meta.db_table} WHERE id = %s"
 CHANGING = {"ended_ms": "bigint", "end": "varchar", "refused_at_ms": "bigint"}
 ENDS = frozenset(TenureEnd.values)
 _new_of, _changing_of = attrgetter(*NEW), attrgetter(*CHANGING)
@@ -41,8 +43,10 @@ log = logging.getLogger(__name__)
 def store_events(group: Group) -> int:
     """How many events were stored, the oldest. Moves the group's cursor."""
     events = live_groups.events_after(group.name, group.events_cursor, live_groups.EVENTS_AT_ONCE)
+    before = group.last_event_seq // EVENTS_BETWEEN
     stored = len(events) if events and store(group, events) else 0
-    if stored and group.values.trimming:
+    is_due = stored and group.last_event_seq // EVENTS_BETWEEN != before
+    if is_due and group.values.trimming:
         live_groups.trim_events(group.name, group.events_cursor, EVENTS_KEPT)
     return stored
 
@@ -58,15 +62,26 @@ def store(group: Group, events: Sequence[LockEvent]) -> bool:
         mine = bool(rows.update(events_cursor=cursor, last_event_seq=seq))
         if mine:
             _note_gaps(group, events)
-            for some in ownership.pieces(group, events):
+            maps = ownership.Maps(group)
+            for some in maps.pieces(events):
                 if ours := [event for event in some if _is_of(group, event)]:
                     _write(group, ours)
-                    ownership.keep(group, ours)
+                    maps.keep(ours)
     if mine:
         group.events_cursor, group.last_event_seq = cursor, seq
     else:
         group.refresh_from_db(fields=["last_event_seq", *known])
     return mine
+
+
+def bring_forward(group: Group) -> None:
+    """The row says how far its history is by now, which other processes keep. Raises
+    Group.DoesNotExist.
+    """
+    rows = bulk.fetched(FAR, (group.pk,))
+    if not rows:
+        raise Group.DoesNotExist(f"group {group.name!r} is gone")
+    [(group.events_cursor, group.last_event_seq)] = rows
 
 
 def _is_of(group: Group, event: LockEvent) -> bool:

@@ -5,6 +5,7 @@ Whatever it leaves undone when it is killed, the next tick wishes for again.
 """
 
 import logging
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 
 RUN_S = 5.0  # a worker that is to stop waits no longer; what is left is the next task's
+WISHES_S = 0.3  # from one look at who wishes to the next, while there is something to do
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class _Run:
 
     def __init__(self) -> None:
         self.until_s = time.monotonic() + RUN_S
+        self.ticker, self.asked_s = queue.LastTicker(), -math.inf  # when for who wishes
         self.turns: deque[_Turn] = deque()
         self.stored = 0
         self.failing = health.troubles().without_history
@@ -70,7 +73,10 @@ class _Run:
         return {turn.group.name: turn.awaited for turn in self.turns}
 
     def _take(self) -> None:
-        wanted = queue.take_wanted_history()
+        now_s = time.monotonic()
+        if self.turns and now_s - self.asked_s < WISHES_S:
+            return
+        wanted, self.asked_s = queue.take_wanted_history(), now_s
         for turn in self.turns:
             turn.awaited |= wanted.pop(turn.group.name, False)
         groups = Group.objects.filter(name__in=wanted) if wanted else ()
@@ -83,10 +89,10 @@ class _Run:
             stored = store_events(turn.group)
             self._note(name, is_kept=True)
             self.stored, turn.stored = self.stored + stored, turn.stored + stored
-            if stored:
-                self.turns.append(turn)
+            if stored < live_groups.EVENTS_AT_ONCE:
+                self._end(turn)
             else:
-                _end(turn)
+                self.turns.append(turn)
         except RecordsAway as error:
             log.warning("the record of a rebalance of group=%s waits: %s", name, error)
         except StoreUnavailable as error:
@@ -105,13 +111,14 @@ class _Run:
             health.note_history(name, is_kept=is_kept)
             (self.failing.discard if is_kept else self.failing.add)(name)
 
-
-def _end(turn: _Turn) -> None:
-    _tell(turn)
-    if turn.awaited:
-        group = turn.group
-        here = Here(group.name, group, is_asked=is_asking(group.pk))
-        carry_out(finishing.finish_awaited(record_of(group)), here)
+    def _end(self, turn: _Turn) -> None:
+        is_told = False
+        if turn.awaited:
+            group = turn.group
+            here = Here(group.name, group, ticker=self.ticker(), is_asked=is_asking(group.pk))
+            is_told = carry_out(finishing.finish_awaited(record_of(group)), here)
+        if not is_told:
+            _tell(turn)
 
 
 def _tell(turn: _Turn) -> None:

@@ -27,13 +27,21 @@ from dashboard import models
 from dashboard.coordinator.rebalances import read_earlier, why_of
 from dashboard.live import groups as live_groups
 from dashboard.live import proofs
-from dashboard.records import audit
+from dashboard.records import audit, bulk
 from dashboard.records.audit import By
 
 BY_SCALE_DOWN = (Reason.SCALE_DOWN, Reason.FORCED, Reason.CANCELLED)
 
 SEAL = "\n"  # between a record and the proof that it is ours; JSON in one line has none
 SCALED_DOWN_MS = 60_000  # a scale-down's last rebalance may come so long after its end
+
+_EARLIER = f"""
+SELECT id, incarnation, target_epoch FROM {models.Rebalance._meta.db_table} WHERE group_id = %s
+"""
+EARLIER = f"""
+{_EARLIER} AND incarnation = %s AND target_epoch = %s UNION
+{_EARLIER} AND outcome = '{models.RebalanceOutcome.RUNNING}'
+"""  # that very one, and those it ends; each by an index of its own
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +64,9 @@ def keep(group: models.Group) -> bool:
     entries = live_groups.outbox(group.name)
     if not entries:
         return False
-    counted = live_groups.counted(group.name)
-    _note_lost(group, entries[0], counted.now_ms)
+    counted, lost = live_groups.counted_and_lost(group.name)
+    if lost:
+        _note_lost(group, entries[0])
     bad = []
     for entry in entries:
         try:
@@ -71,14 +80,14 @@ def keep(group: models.Group) -> bool:
     return True
 
 
-def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry, now_ms: int) -> None:
+def _note_lost(group: models.Group, oldest: live_groups.OutboxEntry) -> None:
     """No database took them for so long that they made room for newer ones."""
-    if not live_groups.records_lost(group.name):
-        return
     with transaction.atomic():
         models.Group.locked(group.pk)  # of two processes one notes it
-        if lost := live_groups.records_lost(group.name):
-            group.gaps.create(at_ms=_at_ms(oldest, now_ms), events_lost=0, records_lost=lost)
+        counted, lost = live_groups.counted_and_lost(group.name)
+        if lost:
+            at_ms = _at_ms(oldest, counted.now_ms)
+            group.gaps.create(at_ms=at_ms, events_lost=0, records_lost=lost)
             live_groups.forget_lost(group.name, lost)
             log.error("history gap group=%s records_lost=%d", group.name, lost)
 
@@ -136,11 +145,14 @@ def _keep_one(group: models.Group, epoch: Epoch, columns: dict[str, Any]) -> Non
         # It may have been set while no record could be kept, by a process that is gone since.
         known = models.Group.objects.filter(pk=group.pk, incarnation__lt=epoch.incarnation)
         known.update(incarnation=epoch.incarnation)
-        if group.rebalances.filter(**key).exists():
+        earlier = bulk.fetched(EARLIER, (group.pk, *epoch, group.pk))
+        if epoch in {Epoch(*of) for _, *of in earlier}:
             return  # whoever stored it was killed before it could drop the entry
-        group.rebalances.filter(outcome=models.RebalanceOutcome.RUNNING).update(
-            outcome=models.RebalanceOutcome.SUPERSEDED, finished_at_ms=columns["at_ms"]
-        )
+        if earlier:
+            running = models.Rebalance.objects.filter(outcome=models.RebalanceOutcome.RUNNING)
+            running.filter(pk__in=[pk for pk, *_ in earlier]).update(
+                outcome=models.RebalanceOutcome.SUPERSEDED, finished_at_ms=columns["at_ms"]
+            )
         row = models.Rebalance(group=group, actor=audit.AUTOMATIC, **key, **columns)
         answered, asked = [], None
         if is_ours:

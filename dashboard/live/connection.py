@@ -107,7 +107,19 @@ class _Pool(redis.ConnectionPool):
         return connection
 
 
-class _Pipeline(Pipeline):
+# An option of a command: its answer stays as it came. To make a dict of each of many entries costs
+# more than to read them. Not in a transaction.
+UNPARSED = {"unparsed": True}
+
+
+class _AsItCame(redis.Redis):
+    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
+        if UNPARSED.keys() <= options.keys():
+            return connection.read_response()
+        return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
+
+
+class _Pipeline(_AsItCame, Pipeline):
     url = ""
 
     def execute(self, *arguments: Any, **options: Any) -> Any:
@@ -115,22 +127,12 @@ class _Pipeline(Pipeline):
             return super().execute(*arguments, **options)
 
 
-# An option of a command: its answer stays as it came. To make a dict of each of many entries costs
-# more than to read them.
-UNPARSED = {"unparsed": True}
-
-
-class _Client(redis.Redis):
+class _Client(_AsItCame):
     url = ""
 
     def execute_command(self, *arguments: Any, **options: Any) -> Any:
         with reaching_redis(self.url):
             return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]
-
-    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
-        if UNPARSED.keys() <= options.keys():
-            return connection.read_response()
-        return super().parse_response(connection, command_name, **options)  # type: ignore[no-untyped-call]
 
     def pipeline(self, transaction: Any = False, shard_hint: Any = None) -> _Pipeline:
         made = _Pipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)

@@ -164,10 +164,11 @@ def events_after(group: str, cursor: str, count: int = EVENTS_AT_ONCE) -> list[L
     """At most `count` events of the locks after the entry `cursor`, in order."""
     key = GroupKeys(group).events
     for _ in range(BAD_PAGES_MAX):
-        asked = ("XRANGE", key, f"({cursor}", "+", "COUNT", count)
-        entries = sync_client().execute_command(*asked, **UNPARSED)
+        pipe = sync_client().pipeline()
+        pipe.execute_command("XRANGE", key, f"({cursor}", "+", "COUNT", count, **UNPARSED)
+        entries, *numbers = _ask_counted(pipe, group).execute()
         stored = {entry_id.decode(): fields for entry_id, fields in entries}
-        found, bad = each(stored.items(), partial(_event, counted(group)))
+        found, bad = each(stored.items(), partial(_event, _counted(*numbers)))
         if bad:  # no script wrote them
             sync_client().xdel(key, *bad)
             why = next(iter(bad.values()))
@@ -186,9 +187,23 @@ def _event(so_far: Counted, entry_id: str, fields: Sequence[bytes]) -> LockEvent
 
 
 def counted(group: str) -> Counted:
-    names = ("incarnation", "group_epoch", "event_seq")
-    numbers = sync_client().hmget(GroupKeys(group).meta, *names)
-    return Counted(redis_now_ms(group), *(whole_of(number or 0) for number in numbers))
+    return counted_and_lost(group)[0]
+
+
+def counted_and_lost(group: str) -> tuple[Counted, int]:
+    """With how many records the outbox had no room for, and no history says so yet."""
+    pipe = _ask_counted(sync_client().pipeline(), group)
+    numbers, now, lost = pipe.hget(GroupKeys(group).meta, "records_lost").execute()
+    return _counted(numbers, now), int(lost or 0)
+
+
+def _ask_counted(pipe: Any, group: str) -> Any:
+    """Behind what it is to be compared with."""
+    return pipe.hmget(GroupKeys(group).meta, *Counted._fields[1:]).time()
+
+
+def _counted(numbers: Iterable[bytes | None], now: Sequence[int]) -> Counted:
+    return Counted(ms_of(*now), *(whole_of(number or 0) for number in numbers))
 
 
 def trim_events(group: str, stored: str, kept: int) -> None:
@@ -200,8 +215,9 @@ def trim_events(group: str, stored: str, kept: int) -> None:
 
 def hints(group: str) -> list[Hint]:
     """The newest hints that `control` keeps, oldest first."""
-    entries = sync_client().xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE)
-    now_ms = redis_now_ms(group)
+    pipe = sync_client().pipeline()
+    entries, now = pipe.xrevrange(GroupKeys(group).control, count=HINTS_AT_ONCE).time().execute()
+    now_ms = ms_of(*now)
     stored = {entry_id.decode(): fields for entry_id, fields in reversed(entries)}
     found, _ = each(stored.items(), _hint)  # others are of another version, or of no script
     return [replace(hint, at_ms=reached(hint.at_ms, now_ms)) for hint in found.values()]
@@ -227,11 +243,6 @@ def outbox(group: str) -> list[OutboxEntry]:
 
 def drop_from_outbox(group: str, entry_id: str) -> None:
     sync_client().xdel(GroupKeys(group).outbox, entry_id)
-
-
-def records_lost(group: str) -> int:
-    """How many the outbox had no room for, and no history says so yet."""
-    return int(sync_client().hget(GroupKeys(group).meta, "records_lost") or 0)
 
 
 def forget_lost(group: str, noted: int) -> None:

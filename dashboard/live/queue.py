@@ -30,6 +30,7 @@ from dashboard.live.leases import lease
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
 ASK_AGAIN_S = 0.1
+TICKER_KNOWN_S = 0.5
 SHARE = 0.2  # of a worker: two of them still have more than one for all other groups
 SAVED_S = 2.0  # of time that passed without a run counts: 0.4 s of runs at once
 PAUSE_MAX_S = 1.0  # as often as a tick looks at the group anyway
@@ -268,6 +269,18 @@ def living_of(now_ms: int, tickers: Iterable[tuple[bytes, float]]) -> set[str]:
 def last_ticker() -> Ticker:
     """Of whoever said so last; `seen_ms` is 0 when nobody ever did."""
     return _ticker_in(sync_client().hmget(_ticker(), *_OF_TICKER))
+
+
+class LastTicker:
+    """`last_ticker`, for whoever reads many groups one after the other."""
+
+    def __init__(self) -> None:
+        self._found, self._asked_s = Ticker(), -math.inf
+
+    def __call__(self) -> Ticker:
+        if (now_s := time.monotonic()) - self._asked_s >= TICKER_KNOWN_S:
+            self._found, self._asked_s = last_ticker(), now_s
+        return self._found
 
 
 def _ticker_in(known: Sequence[bytes | None]) -> Ticker:

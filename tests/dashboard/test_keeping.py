@@ -228,13 +228,80 @@ def test_a_group_that_has_much_lets_others_have_their_turn(
     assert all(is_whole(group, events[name]) for name, group in groups.items())
 
 
+def test_many_groups_are_asked_once_each_and_who_wishes_a_few_times_a_second(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [make_group(f"{group_name}-{number}") for number in range(5)]
+    for group in groups:
+        handed_over(group)
+    coordinator.tick()
+    asked = dict[str, int]()
+
+    def counting(of: Any, name: str) -> None:
+        inner = getattr(of, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            asked[name] = asked.get(name, 0) + 1
+            return inner(*arguments, **options)
+
+        monkeypatch.setattr(of, name, counted)
+
+    counting(keeping, "store_events")
+    counting(queue, "last_ticker")
+    counting(queue, "take_wanted_history")
+    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr(keeping, "time", clock)
+    monkeypatch.setattr(queue, "time", clock)
+    coordinator.keep_history()
+    assert asked == {"store_events": 5, "last_ticker": 1, "take_wanted_history": 2}
+    for group in groups:
+        group.refresh_from_db()
+        assert not live_groups.has_events_after(group.name, group.events_cursor)
+
+
+def test_who_wishes_meanwhile_has_its_turn_in_the_same_run(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (make_group(f"{group_name}-{number}") for number in range(2))
+    events = [handed_over(group) for group in (first, second)][1]
+    queue.want_history({first.name: False})
+    store_one = keeping.store_events
+
+    def wishing(group: Group) -> int:
+        if group.name == first.name:
+            queue.want_history({second.name: False})
+        return store_one(group)
+
+    monkeypatch.setattr(keeping, "store_events", wishing)
+    coordinator.keep_history()
+    assert is_whole(second, events)
+
+
+def test_how_many_events_redis_has_is_looked_at_now_and_then(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = list[int]()
+    monkeypatch.setattr(live_groups, "trim_events", lambda *of: kept.append(of[-1]))
+    monkeypatch.setattr(history, "EVENTS_BETWEEN", 10)
+    agent = FakeAgent(group, "a")
+    agent.start()
+    coordinator.rebalance(group.name)
+    for _ in range(6):  # four locks each time
+        agent.follow()
+        agent.release(tuple(agent.held))
+        group.refresh_from_db()
+        assert coordinator.store_events(group)
+    assert group.last_event_seq == 48
+    assert kept == [history.EVENTS_KEPT] * 4
+
+
 def test_what_one_run_has_no_time_for_is_the_next_tasks(
     group: Group, small_batches: None, published: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = handed_over(group)
     coordinator.tick()
     before, times = published(), iter(range(1_000))
-    clock = SimpleNamespace(monotonic=lambda: 3.0 * next(times))
+    clock = SimpleNamespace(monotonic=lambda: 1.5 * next(times))
     monkeypatch.setattr(keeping, "time", clock)
     assert coordinator.keep_history() == BATCH
     assert published() == before + 1, "without a tick"
