@@ -2,12 +2,13 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple
 
 from django.db import transaction
 
+from assignment.scripts.group_read import Ticker
 from dashboard.coordinator import attending, mirror, resting, strips
 from dashboard.coordinator.attending import Taken
 from dashboard.coordinator.carrying import AWAY
@@ -19,6 +20,7 @@ from dashboard.live.advance import advanced
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.empty import Empty, Stream
 from dashboard.live.following import GroupNotThere
+from dashboard.live.queue import LastTicker
 from dashboard.live.snapshot import LiveSnapshot
 from dashboard.models import Group, Sample
 from dashboard.records.queries import attention, flapping
@@ -31,7 +33,7 @@ SAMPLES = Work(
     period_ms=5_000,
     quiet_ms=group_queries.QUIET_MS,
     share_s=0.25,  # a twentieth of a processor, where many groups are
-    late_ms=10_000,  # long before it says nothing of now (FRESH_MS)
+    late_ms=15_000,  # and a run later it says something of now yet (FRESH_MS)
     late_share_s=4.0,
 )
 SAMPLES_KEPT_MS = 7 * 86_400_000
@@ -99,9 +101,10 @@ def _sampled(groups: Sequence[Group]) -> dict[str, Done]:
     empty = _empty(groups, before)
     others = [group for group in groups if group.name not in empty]
     seen, took_s = list[tuple[Group, LiveSnapshot]](), dict[str, float]()
+    ticker = LastTicker()
     for group in others:
         began_s = monotonic()
-        if (snapshot := _seen(group)) is not None:
+        if (snapshot := _seen(group, ticker)) is not None:
             seen.append((group, snapshot))
         took_s[group.name] = monotonic() - began_s
     nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
@@ -129,9 +132,9 @@ def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str
     )
 
 
-def _seen(group: Group) -> LiveSnapshot | None:
+def _seen(group: Group, ticker: Callable[[], Ticker]) -> LiveSnapshot | None:
     try:
-        return watching.snapshot(group.name, whole=True)
+        return watching.snapshot(group.name, whole=True, ticker=ticker())
     except GroupNotThere:
         return None  # the tick sets it up
     except StoreUnavailable as error:

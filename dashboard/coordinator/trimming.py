@@ -84,7 +84,8 @@ def _read(streams: Sequence[str]) -> dict[str, _Stream]:
     for group in Group.objects.filter(stream__in=streams):
         groups[group.stream].append(group)
     in_redis = dict(zip(streams, live_groups.readers_of(streams), strict=True))
-    asked = {name: _readers(groups[name], in_redis[name]) for name in streams}
+    known = {name: {g.name: g.values for g in groups[name]} for name in streams}
+    asked = {name: _readers(known[name], in_redis[name]) for name in streams}
     sizes = {name: max((g.partitions for g in groups[name]), default=0) for name in streams}
     pairs = [(reader, name, sizes[name]) for name in streams for reader in asked[name]]
     committed = iter(settled.committed_of(pairs))
@@ -92,16 +93,15 @@ def _read(streams: Sequence[str]) -> dict[str, _Stream]:
     for name in streams:
         offsets = [next(committed) for _ in asked[name]]
         try:
-            known = {g.name: g.values for g in groups[name]}
-            wishes = [*known.values(), *_wishes(in_redis[name] - known.keys())]
+            wishes = [*known[name].values(), *_wishes(in_redis[name] - known[name].keys())]
             found[name] = _Stream(trimming.lowest(offsets), trimming.kept(wishes))
         except (InvalidInput, ValueError) as error:
             log.error("stream=%s not trimmed: %s", name, error)
     return found
 
 
-def _readers(groups: Iterable[Group], in_redis: frozenset[str]) -> list[str]:
-    return trimming.readers({g.name: g.values.trimming for g in groups}, in_redis)
+def _readers(groups: Mapping[str, GroupSettings], in_redis: frozenset[str]) -> list[str]:
+    return trimming.readers({name: known.trimming for name, known in groups.items()}, in_redis)
 
 
 def _wishes(founded: Iterable[str]) -> Iterator[GroupSettings]:

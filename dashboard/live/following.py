@@ -19,7 +19,7 @@ from math import inf
 
 from assignment.bounds import NAME_MAX, printable, shortened
 from assignment.errors import Damaged
-from assignment.scripts.group_read import Meta
+from assignment.scripts.group_read import NO_TICK, Meta, Ticker
 from assignment.scripts.rows import UNREADABLE, why_unreadable
 from dashboard.live import reading
 from dashboard.live.cells import KEPT_MS
@@ -54,13 +54,16 @@ class Following:
         self._state: _State | None = None
         self._names = Names()
 
-    def look(self, *, whole: bool = False, progress: bool = True) -> LiveSnapshot:
+    def look(
+        self, *, whole: bool = False, progress: bool = True, ticker: Ticker = NO_TICK
+    ) -> LiveSnapshot:
         """`whole`: no part is older than the look. Without `progress` that of a large group is left
-        to `read_progress`. Raises StoreUnavailable, GroupNotThere.
+        to `read_progress`. `ticker`: who ticked last, where that is known. Raises StoreUnavailable,
+        GroupNotThere.
         """
         for _ in range(ANEW_MAX):
             try:
-                return self._look(whole, progress)
+                return self._look(whole, progress, ticker)
             except LogGap as gap:
                 self._read_anew(gap)
             except Damaged as error:
@@ -86,7 +89,7 @@ class Following:
         log.info("group=%s is read anew: %s", self.group, gap)
         self._state = None
 
-    def _look(self, whole: bool, progress: bool) -> LiveSnapshot:
+    def _look(self, whole: bool, progress: bool, ticker: Ticker) -> LiveSnapshot:
         state = self._state = self._state or self._begun()
         left: int | None = None
         if whole or (progress and len(state.read_s) <= IN_TURN_MAX) or state.is_small:
@@ -94,7 +97,7 @@ class Following:
         else:
             state.read_unknown()
         known = NOTHING_KNOWN if whole else state.heard.known
-        told = reading.told_in(state.read(left, keys=known), state.heard)
+        told = reading.told_in(state.read(left, keys=known), state.heard, ticker)
         if _stream_of(self.group, told.read.meta) != (state.held.stream, state.held.size):
             raise LogGap("its partitions are others")
         return state.shown(told)

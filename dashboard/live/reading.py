@@ -13,7 +13,7 @@ import redis
 from assignment import lua
 from assignment.coordinator.reading import ticked
 from assignment.errors import Damaged
-from assignment.scripts.group_read import GroupRead, Meta, beat_of, read_meta
+from assignment.scripts.group_read import NO_TICK, GroupRead, Meta, Ticker, beat_of, read_meta
 from assignment.scripts.held import Grants, Locks
 from assignment.scripts.lock_events import LockEvent, read_event
 from assignment.scripts.pausing import read_confirmed, read_pauses
@@ -205,17 +205,19 @@ def meta_in(reading: Reading) -> Meta:
         raise Damaged(f"the group's records are damaged: {why_unreadable(error)}") from error
 
 
-def told_in(reading: Reading, heard: Heard) -> Told:
-    """Raises Damaged; what one member may have written harms only its own row."""
+def told_in(reading: Reading, heard: Heard, ticker: Ticker = NO_TICK) -> Told:
+    """Raises Damaged; what one member may have written harms only its own row. `ticker`: who ticked
+    last, where that is known.
+    """
     try:
-        return _told(reading, heard)
+        return _told(reading, heard, ticker if ticker.seen_ms else last_ticker())
     except UNREADABLE as error:
         raise Damaged(f"the group's records are damaged: {why_unreadable(error)}") from error
 
 
-def _told(reading: Reading, heard: Heard) -> Told:
+def _told(reading: Reading, heard: Heard, ticker: Ticker) -> Told:
     meta, members, beats, reports, target, computes, pauses, paused = reading.keys
-    known = ticked(read_meta(meta), last_ticker())
+    known = ticked(read_meta(meta), ticker)
     rows, bad_members = heard.members.each(pairs_of(members))
     heard.take(reading.now_ms, reports, target)
     said, _ = heard.reports.each(heard.said.items())

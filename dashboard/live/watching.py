@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 from django.conf import settings
 
+from assignment.scripts.group_read import NO_TICK, Ticker
 from dashboard.live.cells import LivePartition
 from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable
 from dashboard.live.deadline import left_s
@@ -33,13 +34,13 @@ class _Shared:
         self._began_s = 0.0  # the last reading that was whole
         self._was_whole = self._had_progress = False
 
-    def snapshot(self, whole: bool, progress: bool) -> LiveSnapshot:
+    def snapshot(self, whole: bool, progress: bool, ticker: Ticker = NO_TICK) -> LiveSnapshot:
         asked_s = time.monotonic()
         with self._alone():
             has_all = (self._was_whole or not whole) and (self._had_progress or not progress)
             if self.last is None or self._began_s <= asked_s or not has_all:
                 began_s = time.monotonic()
-                self.last = self.following.look(whole=whole, progress=progress)
+                self.last = self.following.look(whole=whole, progress=progress, ticker=ticker)
                 self._began_s, self._was_whole, self._had_progress = began_s, whole, progress
             return self.last
 
@@ -68,14 +69,16 @@ def last_snapshot(group: str) -> LiveSnapshot | None:
     return known.last if known else None
 
 
-def snapshot(group: str, *, whole: bool = False, progress: bool = True) -> LiveSnapshot:
+def snapshot(
+    group: str, *, whole: bool = False, progress: bool = True, ticker: Ticker = NO_TICK
+) -> LiveSnapshot:
     """As of now, but lag, offsets and commits as of the cells' `read_ms`; with `whole` all of it.
     Without `progress` it comes sooner; the caller shows it and then calls `read_progress`. Raises
-    StoreUnavailable, GroupNotThere.
+    StoreUnavailable, GroupNotThere. `ticker`: who ticked last, where the caller knows it.
     """
     shared = _shared(group)
     try:
-        return shared.snapshot(whole, progress)
+        return shared.snapshot(whole, progress, ticker)
     except GroupNotThere:
         with _keeping:
             _drop((settings.REDIS_URL, group))

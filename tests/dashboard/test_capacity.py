@@ -287,7 +287,7 @@ def test_samples_are_as_many_as_their_share_of_a_processor_allows() -> None:
     assert of(1_000) == 200  # each 5 s
     assert of(100, sample=0.001) == 20
     assert of(300, sample=0.001) == 50  # a twentieth of a processor
-    assert of(3_000, sample=0.001) == 200  # but each 15 s
+    assert of(3_000, sample=0.001) == 150  # but each 20 s
     assert of(30_000, **{"partition of a sample": 1e-5}) == 800  # of a whole processor at most
     assert of(100, **{"member of a sample": 1.0}) == 10  # at least some
 
@@ -314,7 +314,7 @@ def test_the_first_limit_is_the_one_of_which_most_is_used() -> None:
     [
         ("CPU of one web process", 1.0, {"web_cores": {"member": 0.001}}),
         ("CPU of one ticker", 1.0, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
-        ("samples each 15 s, one at a time", 6.0, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
+        ("samples each 20 s, one at a time", 4.5, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
         ("cores of one machine", 1.5, {"worker_change_s": {"rebalance": 540.0}}),
         ("writes to the database", 1_000.0, {"database_rows": {"join": 360_000.0}}),
         ("memory of one Redis", 10_060.0, {"redis_mib": {"member": 10.0}}),

@@ -1,16 +1,17 @@
 """Whose turn it is, on a real Redis."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from assignment.scripts.group_read import TICKER_AWAY_MS
 from assignment.wire import StreamKeys
 from dashboard import coordinator
 from dashboard.coordinator import rota, sampling, trimming
 from dashboard.coordinator.rota import Rota, Work
-from dashboard.live import turns
+from dashboard.live import queue, turns
 from dashboard.models import Group, Sample
 from dashboard.records.queries import groups as group_queries
 from tests.dashboard.agents import FakeAgent, make_group, tick, until
@@ -155,6 +156,20 @@ def test_the_first_member_is_seen_at_the_next_turn(
     monkeypatch.setattr(sampling, "SAMPLES", soon)
     assert coordinator.sample_due() == 1
     assert [row.members for row in Sample.objects.order_by("at_ms")] == [0, 1]
+
+
+@pytest.mark.django_db
+def test_who_ticked_last_is_asked_twice_a_second_for_all_groups(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        FakeAgent(make_group(f"{group_name}-{number}"), "m1").start()
+    asked, last, now_s = list[int](), queue.last_ticker, iter((0.0, 0.3, 0.6))
+    monkeypatch.setattr(queue, "last_ticker", lambda: asked.append(1) or last())
+    monkeypatch.setattr(queue, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    assert coordinator.sample() == 3
+    assert len(asked) == 2
+    assert all(0 <= row.tick_age_ms < TICKER_AWAY_MS for row in Sample.objects.all())
 
 
 @pytest.mark.django_db

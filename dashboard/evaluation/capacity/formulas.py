@@ -25,7 +25,7 @@ class Sampling:
     period_s: float = 5.0
     quiet_s: float = 300.0
     share: float = 0.05
-    late_s: float = 10.0
+    late_s: float = 15.0
     late_share: float = 0.8
     at_least: float = 10.0
 

@@ -273,7 +273,7 @@ def _of_cores(constants: Constants, asked: Asked) -> Iterator[Limit]:
             "more workers: each has a ticker, and they share the groups",
         ),
         (
-            "samples each 15 s, one at a time", samples, 0.0, SAMPLING.late_share,
+            "samples each 20 s, one at a time", samples, 0.0, SAMPLING.late_share,
             "none: charts and attention are older then",
         ),
         (
