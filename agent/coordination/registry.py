@@ -9,7 +9,7 @@ from typing import Any
 from agent.dashboard_session.requests import DashboardAway, Refusal, Request
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
-from assignment.scripts import dashboard_side, group_read, replies
+from assignment.scripts import dashboard_side, group_read, heartbeat, replies
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.values import Call
 from assignment.types import Coordination
@@ -75,7 +75,7 @@ class Registry:
         return replies.read_reply(joined.reply)
 
     def _report(self, beat: Heartbeat) -> Reply:
-        return replies.read_reply(self._run(dashboard_side.report(beat)).reply)
+        return replies.read_reply(self._run(heartbeat.report(beat)).reply)
 
     def _run(self, call: Call[Any]) -> Any:
         return self._store.run(call)

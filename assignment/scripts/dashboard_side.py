@@ -5,34 +5,26 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
-from operator import attrgetter
 from typing import NamedTuple
-
-import msgspec
 
 from assignment import sizes, wire
 from assignment.errors import InvalidInput
 from assignment.scripts import replies
 from assignment.scripts.group_read import GroupRead
-from assignment.scripts.reports import REPORTED_EPOCHS, check_troubles
 from assignment.scripts.values import (
-    FENCE_MAX,
     INCARNATION_MAX,
     Arguments,
     Call,
     Raw,
     check_within,
     epoch_text,
-    fence_text,
     flag,
     number_of,
     text_of,
     texts_of,
     within,
 )
-from assignment.troubles import UNSERVED_MAX
 from assignment.types import (
-    PARTITIONS_MAX,
     START,
     Coordination,
     Drain,
@@ -40,7 +32,6 @@ from assignment.types import (
     GroupSettings,
     Offset,
     Partition,
-    Role,
     TargetRow,
     refuse_two_owners,
     valid_name,
@@ -177,98 +168,6 @@ def set_drain(drain: Drain, member_ids: Iterable[str], version: int = 0) -> Call
     names = (valid_name("member", member) for member in member_ids)
     arguments: Arguments = [Drain(drain).value, epoch_text("version", version), *names]
     return Call("set_drain", arguments, texts_of)
-
-
-# --- report ---------------------------------------------------------------------------------------
-
-
-class Reported(NamedTuple):
-    """`rebalance_due`: a plan depends on what changed. `too_large`: nothing of it was kept."""
-
-    reply: wire.Reply
-    rebalance_due: bool = False
-    too_large: bool = False
-
-
-# Of a heartbeat, with the highest that each may be; REPORTED_EPOCHS first.
-NUMBERS = {
-    **{n: INCARNATION_MAX if "incarnation" in n else FENCE_MAX for n in REPORTED_EPOCHS},
-    "report": FENCE_MAX,
-    "sequence": FENCE_MAX,
-}
-_numbers_of = attrgetter(*NUMBERS)
-
-
-def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Reported]:
-    """Of a group with so many. InvalidInput for a wrong part of it."""
-    numbers = _numbers_of(beat)
-    for number, (name, most) in zip(numbers, NUMBERS.items(), strict=True):
-        check_within(name, number, 0, most)
-    for partition, held in beat.owned.items():
-        Partition.parse(partition)
-        if held is not None:
-            fence_text(wire.parse_held(held).fence)
-    for partition in beat.replicas:
-        Partition.parse(partition)
-    check_troubles(beat.consumer)  # pages read them as they are stored
-    payload = {
-        "owned": beat.owned,
-        "consumer": beat.consumer,
-        **dict(zip(REPORTED_EPOCHS, numbers, strict=False)),
-        "unable": beat.unable[:REASON_MAX],
-        "replicas": beat.replicas,
-        "unserved": beat.unserved,
-    }
-    arguments: Arguments = [
-        valid_name("member", beat.member),
-        secret_digest(beat.secret),
-        str(beat.report),
-        str(beat.sequence),
-        "complete" if beat.complete else "changes",
-        msgspec.json.encode(payload),
-        flag(beat.able),
-        flag(beat.leaving),
-        *map(str, (beat.target_incarnation, beat.target_epoch)),
-        " ".join(_ready_learners(beat)) if beat.ready else "",
-        " ".join(_unserved(beat)) if beat.unserved else "",
-        str(sizes.reports_max(partitions)),
-        *map(str, (beat.incarnation, beat.mode_epoch, beat.settings_epoch)),
-    ]
-    return Call("report", arguments, _reported)
-
-
-def _unserved(beat: wire.Heartbeat) -> list[str]:
-    if len(beat.unserved) > UNSERVED_MAX:
-        raise InvalidInput(f"unserved: {len(beat.unserved)} partitions, above {UNSERVED_MAX}")
-    return wire.sorted_texts(Partition.parse(text) for text in beat.unserved)
-
-
-def _ready_learners(beat: wire.Heartbeat) -> list[str]:
-    roles = {Partition.parse(p): replica.role for p, replica in beat.replicas.items()}
-    learners = {Partition.parse(text) for text in beat.ready}
-    for partition in sorted(learners):
-        if roles.get(partition) is not Role.LEARNER:
-            raise InvalidInput(f"{partition} is said to be ready and is no learner of this member")
-    return wire.sorted_texts(learners)
-
-
-def _reported(raw: Raw) -> Reported:
-    said = text_of(raw[0])
-    if said == "large":
-        return Reported(wire.Reply(status=wire.Status.LATE), too_large=True)
-    status = wire.Status(said)
-    if status is not wire.Status.OK:
-        return Reported(wire.Reply(status=status))
-    *epochs, wanted, target, due, drain, identity, settings = texts_of(raw[1:])
-    reply = replies.of_group(
-        epochs,
-        identity,
-        settings,
-        want_complete=wanted == "1",
-        target=msgspec.Raw(target) if target else None,
-        drain=drain,
-    )
-    return Reported(reply, due == "1")
 
 
 # --- settings, incarnation, targets ---------------------------------------------------------------

@@ -19,7 +19,7 @@ from django.db import DatabaseError
 
 from assignment import sizes, wire
 from assignment.errors import Damaged, InvalidInput
-from assignment.scripts import dashboard_side
+from assignment.scripts import dashboard_side, heartbeat
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.rows import UNREADABLE
 from assignment.scripts.values import Call
@@ -279,7 +279,7 @@ class AgentApi:
 
     async def _read_beat(
         self, token: tokens.Known, body: bytes
-    ) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+    ) -> tuple[wire.Heartbeat, Call[heartbeat.Reported]]:
         if len(body) <= messages.LARGE:
             return read_beat(token, body)
         try:
@@ -324,15 +324,13 @@ def _checked_member(member: str, secret: str) -> None:
         raise Problem(400, "Invalid message", f"secret is shorter than {SECRET_MIN} characters")
 
 
-def read_beat(
-    token: tokens.Known, body: bytes
-) -> tuple[wire.Heartbeat, Call[dashboard_side.Reported]]:
+def read_beat(token: tokens.Known, body: bytes) -> tuple[wire.Heartbeat, Call[heartbeat.Reported]]:
     messages.check_values(body, token.partitions)
     beat: wire.Heartbeat = messages.read("heartbeat", body)
     _checked_member(beat.member, beat.secret)
     lost = [partition for partition, held in beat.owned.items() if held is None]
     if beat.complete and lost:
         raise Problem(400, "Invalid message", f"owned: a complete report cannot lose {lost[0]}")
-    call = dashboard_side.report(beat, token.partitions)
+    call = heartbeat.report(beat, token.partitions)
     messages.check_partitions(beat, token)
     return beat, call

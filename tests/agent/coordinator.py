@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from agent.dashboard_session.requests import Refusal, Request
-from assignment.scripts import dashboard_side, group_read, values
+from assignment.scripts import dashboard_side, group_read, heartbeat, values
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.types import GroupSettings
 from assignment.wire import Heartbeat, Join, Leave, Reply, Status
@@ -49,7 +49,7 @@ def _joined(run: Run, settings: GroupSettings, join: Join) -> Reply | None:
 
 
 def _reported(run: Run, settings: GroupSettings, beat: Heartbeat) -> Reply:
-    reply = run(dashboard_side.report(beat)).reply
+    reply = run(heartbeat.report(beat)).reply
     target = msgspec.json.decode(reply.target) if reply.target is not None else None
     told = beat.incarnation, beat.settings_epoch
     changed = (reply.incarnation, reply.settings_epoch) != told

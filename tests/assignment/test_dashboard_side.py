@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assignment.errors import InvalidInput
-from assignment.scripts import dashboard_side
+from assignment.scripts import dashboard_side, heartbeat
 from assignment.troubles import UNSERVED_MAX
 from assignment.types import Partition, TargetRow, read_as
 from assignment.wire import Heartbeat
@@ -17,7 +17,7 @@ READY = {"role": "learner", "lag": 0, "percent": 100, "ready": True}
 
 def reported(**changes: Any) -> None:
     beat = {"member": "a", "secret": "s", "sequence": 1, "report": 1, "complete": True}
-    dashboard_side.report(read_as(Heartbeat, beat | changes))
+    heartbeat.report(read_as(Heartbeat, beat | changes))
 
 
 # --- members and reports --------------------------------------------------------------------------

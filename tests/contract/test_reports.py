@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from assignment import sizes
-from assignment.scripts import dashboard_side
+from assignment.scripts import heartbeat
 from assignment.scripts.group_read import Purpose
 from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Held, HeldState, ReplicaReport, Role, read_as
@@ -192,7 +192,7 @@ def say_much(world: World, member: str, sequence: int, letters: int) -> bool:
     said = {"member": member, "secret": "secret", "sequence": sequence, "report": 1}
     why = {"why": "w" * letters}
     beat = read_as(Heartbeat, said | {"complete": True, "consumer": why})
-    return not world.run(dashboard_side.report(beat, partitions=0)).too_large
+    return not world.run(heartbeat.report(beat, partitions=0)).too_large
 
 
 def test_all_members_together_keep_no_more_than_their_partitions_need(

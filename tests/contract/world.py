@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 from agent.store.door import Door, pairs
 from agent.store.group import GroupStore
 from assignment import types
-from assignment.scripts import agent_side, dashboard_side, group_read, lock_events, recovery
+from assignment.scripts import (
+    agent_side,
+    dashboard_side,
+    group_read,
+    heartbeat,
+    lock_events,
+    recovery,
+)
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker
 from assignment.scripts.lock_events import LockEvent
@@ -171,7 +178,7 @@ class World:
         seen = {"incarnation": 1, "target_incarnation": 1, "report": 1, "complete": True}
         said = {"member": member_id, "secret": "secret", "sequence": sequence}
         reply, rebalance_due, _ = self.run(
-            dashboard_side.report(types.read_as(Heartbeat, seen | said | changes))
+            heartbeat.report(types.read_as(Heartbeat, seen | said | changes))
         )
         facts = {f.name: getattr(reply, f.name) for f in fields(reply)}
         if reply.target is not None:

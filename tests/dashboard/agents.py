@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from assignment.scripts import agent_side, dashboard_side, group_read
+from assignment.scripts import agent_side, dashboard_side, group_read, heartbeat
 from assignment.scripts.agent_side import Granted
 from assignment.troubles import Halted, Unserved, trouble_values
 from assignment.types import Drain, Held, HeldState, Partition, ReplicaReport, Role, TargetRow
@@ -73,7 +73,7 @@ class FakeAgent:
             unserved={str(p): one for p, one in self.unserved.items()},
             ready=[str(p) for p, c in self.replicas.items() if c.ready and c.role is Role.LEARNER],
         )
-        return run(dashboard_side.report(beat), self.group.name).reply
+        return run(heartbeat.report(beat), self.group.name).reply
 
     def start(self) -> None:
         self.join()

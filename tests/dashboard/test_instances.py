@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assignment.scripts import dashboard_side
+from assignment.scripts import dashboard_side, heartbeat
 from assignment.scripts.group_read import Purpose
 from assignment.wire import Heartbeat
 from dashboard import coordinator
@@ -27,7 +27,7 @@ def start(group: Group, secret: str) -> None:
     row = {"instance": "i", "host": f"host of {secret}"}
     run(dashboard_side.join("i", secret, row), group.name)
     beat = Heartbeat(member="i", secret=secret, report=1, sequence=1, complete=True)
-    run(dashboard_side.report(beat), group.name)
+    run(heartbeat.report(beat), group.name)
     coordinator.tick()
 
 

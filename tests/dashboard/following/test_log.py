@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assignment.scripts import dashboard_side
+from assignment.scripts import heartbeat
 from assignment.types import Partition
 from assignment.wire import GroupKeys, Heartbeat, settings_text
 from dashboard import coordinator
@@ -206,6 +206,6 @@ def test_changes_since_the_last_complete_report_count(six: Group) -> None:
         member="a", secret=SECRET, sequence=agent.sequence + 1, report=agent.sequence,
         complete=False, owned=told, able=True,
     )  # fmt: skip
-    run(dashboard_side.report(beat), six.name)
+    run(heartbeat.report(beat), six.name)
     states = [row.state for row in followed.look().partitions]
     assert states == ["owned", "acquiring", "releasing", "owned", "owned", "owned"]
