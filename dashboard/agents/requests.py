@@ -11,11 +11,14 @@ from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
 from dashboard.web.kept import Body, TooMuch
+from dashboard.web.visitors import WHOLE
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
+JSON = b"application/json"
+JSON_LINES = b"content-type: %b\r\ncontent-length: %%d\r\n" % JSON
 HOSTS_KEPT = 256  # names by which agents call this dashboard, or tried to
 encode = msgspec.json.Encoder().encode
 
@@ -90,6 +93,13 @@ async def body_of(receive: Receive, most: int, space: Body) -> bytes:
             raise Problem(503, "Busy", why) from None
         if is_last:
             return b"".join(parts)
+
+
+async def answer_json(scope: Scope, send: Send, body: bytes) -> None:
+    """200. Of no HEAD, whose body would be sent."""
+    whole = (scope.get("state") or {}).get(WHOLE)
+    if whole is None or not whole(JSON_LINES % len(body), body):
+        await answer(send, 200, JSON, body)
 
 
 async def answer_problem(send: Send, problem: Problem) -> None:

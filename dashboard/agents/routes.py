@@ -33,7 +33,7 @@ from dashboard.agents.requests import (
     Scope,
     Send,
     address_of,
-    answer,
+    answer_json,
     answer_problem,
     body_of,
     demand_encrypted,
@@ -125,7 +125,7 @@ class AgentApi:
         try:
             reply = await self._answer(scope, receive)
             _count(scope, reply.status)
-            await answer(send, 200, b"application/json", encode(reply))
+            await answer_json(scope, send, encode(reply))
         except Problem as problem:
             if problem.status == 401:
                 refused(scope)

@@ -7,16 +7,21 @@ for the rest of a request for ever. How large a body may be is said by route, in
 
 import asyncio
 from enum import Enum
+from functools import partial
 from typing import ClassVar, assert_never
 
 from django.conf import settings
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from assignment.wire import API_PREFIX
-from dashboard.web.visitors import PEER, VISIT, Visit, Visitors, address_of
+from dashboard.web.visitors import PEER, VISIT, WHOLE, Visit, Visitors, address_of
 
 HEADER_BYTES_MAX = 2**18  # the scale-down wizard's address names up to 2,000 members
 HEADERS_MAX = 100
@@ -156,7 +161,10 @@ class HttpProtocol(HttpToolsProtocol):
             self.refusal = 429, f"More than {AHEAD_MAX} requests wait for their answers."
             raise Refused
         self.in_header = False
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            self.scope["state"][WHOLE] = partial(self.answer_whole, self.cycle)
         visit = self.visit
         if visit is not None and not visit.who and self.is_agents():
             self.is_claimed = True
@@ -242,7 +250,29 @@ class HttpProtocol(HttpToolsProtocol):
                 assert_never(awaited)
         self.wait()
 
-    # --- refusals
+    # --- answers
+
+    def answer_whole(self, cycle: RequestResponseCycle, lines: bytes, body: bytes) -> bool:
+        """200 with these lines of a header, in one write: the two that uvicorn makes are a tenth of
+        what a heartbeat costs. False: nothing was done, the usual way is the one.
+        """
+        is_usual = cycle.response_started or cycle.disconnected or cycle.access_log
+        if is_usual or self.flow.write_paused:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        texts = [STATUS_LINE[200]]
+        for name, value in cycle.default_headers:
+            texts += (name, b": ", value, b"\r\n")
+        texts.append(lines)
+        if not cycle.keep_alive:
+            texts.append(b"connection: close\r\n")
+        self.transport.write(b"".join((*texts, b"\r\n", body)))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     def send_400_response(self, msg: str) -> None:
         status, why = self.refusal or (400, msg)

@@ -88,9 +88,10 @@ class Connection:
 async def serving(
     app: Any = echo,
     visitors: Visitors | None = None,
+    kind: type[HttpProtocol] = HttpProtocol,
     **seconds: float,
 ) -> AsyncIterator[Web]:
-    class Bounded(HttpProtocol):
+    class Bounded(kind):  # type: ignore[misc, valid-type]
         pass
 
     Bounded.visitors = visitors or Visitors()

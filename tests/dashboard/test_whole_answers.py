@@ -1,0 +1,103 @@
+"""What agents are answered goes out in one write, and is what uvicorn would have sent."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from dashboard.agents.requests import answer_json, body_of
+from dashboard.web.kept import kept
+from dashboard.web.protocols import HttpProtocol
+from tests.dashboard.served import POST, Web, post, serving, until
+
+LARGE = 2**22  # more than sockets and buffers of both sides take
+ONES = post("/", b"one") + post("/", b"two!")
+
+
+class Telling(HttpProtocol):
+    """Whether answers went out whole."""
+
+    whole: list[bool]
+    logs = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.access_log = self.logs  # pytest listens to it
+
+    def answer_whole(self, *arguments: Any) -> bool:
+        done = super().answer_whole(*arguments)
+        self.whole.append(done)
+        return done
+
+
+class Logging(Telling):
+    logs = True
+
+
+async def told(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """As agents' routes: the body again; of /large as much as nobody reads at once."""
+    with kept.of("test", 2**20) as space:
+        body = await body_of(receive, 2**20, space)
+    await answer_json(scope, send, body if scope["path"] != "/large" else bytes(LARGE))
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    Telling.whole = []
+    async with serving(told, kind=Telling) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        post("/", b"some"),
+        post("/", b"some", b"Connection: close"),
+        post("/", b"some").replace(b"HTTP/1.1", b"HTTP/1.0"),
+        post("/", b"some", b"Expect: 100-continue"),
+    ],
+    ids=["kept", "closed", "of 1.0", "of who waits to be told to go on"],
+)
+async def test_its_bytes_are_those_of_uvicorn(web: Web, asked: bytes) -> None:
+    async def lines(of: Web) -> list[bytes]:
+        one = await of.open(asked + post("/", b"end", b"Connection: close"))
+        return [line for line in (await one.ended()).split(b"\r\n") if b"date: " not in line]
+
+    async with serving(told, kind=Logging) as usual:
+        as_usual = await lines(usual)
+    assert as_usual.count(b"HTTP/1.1 200 OK") >= 1 and not any(Telling.whole)
+    Telling.whole.clear()
+    assert await lines(web) == as_usual
+    assert Telling.whole and all(Telling.whole)
+
+
+async def test_who_asks_ahead_is_answered_in_order(web: Web) -> None:
+    one = await web.open(ONES * 4)
+    assert [await one.answer() for _ in range(8)] == [(200, b"one"), (200, b"two!")] * 4
+    assert await one.ask(post("/", b"again")) == (200, b"again")
+    assert Telling.whole == [True] * 9
+
+
+async def test_who_does_not_read_is_waited_for(web: Web) -> None:
+    one = await web.open(post("/large", b"") * 3)
+    await until(lambda: len(Telling.whole) >= 2)
+    await asyncio.sleep(0.2)
+    assert Telling.whole[0] and not all(Telling.whole)
+    assert [await one.answer() for _ in range(3)] == [(200, bytes(LARGE))] * 3
+
+
+async def test_who_has_gone_is_not_answered(web: Web) -> None:
+    released = asyncio.Event()
+
+    async def later(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await released.wait()
+        await answer_json(scope, send, b"{}")
+
+    async with serving(later, kind=Telling) as found:
+        one = await found.open(POST + b"123456789")
+        await until(lambda: found.strangers == 1)
+        one.writer.close()
+        await until(lambda: found.strangers == 0)
+        released.set()
+        await until(lambda: Telling.whole == [False])
