@@ -6,7 +6,6 @@ cannot fill the memory.
 """
 
 import asyncio
-import math
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -211,19 +210,12 @@ async def _exchanged(commands: list[tuple[Any, ...]], url: str) -> list[Any]:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             packed = b"".join(map(pack_command, commands))
             await connection.send_packed_command(packed, check_health=False)
-            return [await _answer_of(connection) for _ in commands]
+            return list(await connection.read_responses(len(commands)))
     except BaseException:  # answers that nobody read must not meet the next batch
         await connection.disconnect(nowait=True)
         raise
     finally:
         await pool.release(connection)
-
-
-async def _answer_of(connection: Any) -> Any:
-    try:
-        return await connection.read_response(timeout=math.inf)
-    except redis.ResponseError as error:
-        return error
 
 
 async def _load(scripts: set[Script], url: str) -> None:

@@ -156,6 +156,27 @@ class _Async(_Following):
             await self.disconnect(nowait=True)
             raise _lost(error) from error
 
+    async def read_responses(self: Any, count: int) -> list[Any]:
+        """As that of _Sync; what the server says unasked is for nobody."""
+        found: list[Any] = []
+        try:
+            while len(found) < count:
+                answer = self._parser._reader.gets()
+                if answer is NOT_ENOUGH_DATA:
+                    await self._parser.read_from_socket()
+                elif isinstance(answer, redis.ConnectionError):
+                    raise answer
+                elif not isinstance(answer, PushNotification):
+                    found.append(answer)
+        except BaseException:
+            await self.disconnect(nowait=True)
+            raise
+        for answer in found:
+            if isinstance(answer, redis.ResponseError) and self._moved(answer):
+                await self.disconnect(nowait=True)
+                raise _lost(answer) from answer
+        return found
+
 
 class _OwnLogin(redis.CredentialProvider):
     """Of the user that Celery and the channel layer have in the dashboard's own Redis; `otherwise`:

@@ -299,3 +299,26 @@ async def test_who_is_cancelled_while_it_leaves_a_channel_leaves_the_shared_conn
     assert connection._writer is writer
     await layer.flush()
     await close_async_client()
+
+
+async def test_answers_of_a_batch_leave_it_too(pair: Pair) -> None:
+    connection = await async_client().connection_pool.get_connection()
+    commands = [("GET", "k"), ("HGET", "k", "f"), ("SET", "k", "new"), ("GET", "k")]
+    packed = b"".join(map(pack_command, commands))
+
+    async def asked() -> list[Any]:
+        await connection.send_packed_command(packed, check_health=False)
+        return list(await connection.read_responses(len(commands)))
+
+    try:
+        assert await asked() == [None, None, b"OK", b"new"]
+        first, error, *others = await asked()
+        assert (first, others) == (b"new", [b"OK", b"new"])
+        assert isinstance(error, redis.ResponseError)
+        pair.demote()
+        with pytest.raises(redis.ConnectionError, match="it is no primary"):
+            await asked()
+        assert not connection.is_connected
+    finally:
+        await async_client().connection_pool.release(connection)
+        await close_async_client()
