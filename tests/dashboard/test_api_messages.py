@@ -1,11 +1,15 @@
 """What agents say that none would: refused, named, and nothing is changed by it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
-from assignment.wire import GroupKeys
+from assignment.types import ReplicaReport, Role, read_as
+from assignment.wire import GroupKeys, Heartbeat
+from dashboard import strict_json
 from dashboard.agents import messages
 from dashboard.models import Group
 from tests.dashboard.agents import BEAT, JOIN, Caller
@@ -81,6 +85,22 @@ async def test_what_no_agent_says_is_refused_and_changes_nothing(
     assert (status, problem["title"]) == (400, "Invalid message")
     assert named in problem["detail"]
     assert store.hgetall(GroupKeys(group.name).reports) == before
+
+
+def test_what_agents_write_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written again it is the same, so nothing was left out; anything else is looked at."""
+    looked = list[bytes]()
+    monkeypatch.setattr(strict_json, "refuse_twins", lambda _, body: looked.append(body))
+    owned = {"s:0": "1 running", "größe:1": None, 'a"b\\': "2 running"}
+    replicas = {"s:2": ReplicaReport(role=Role.STANDBY, lag=3, percent=33.3, rate=0.5, eta_ms=7)}
+    beat = replace(read_as(Heartbeat, BEAT), owned=owned, replicas=replicas, able=True)
+    body = msgspec.json.encode(beat)
+    assert messages.read("heartbeat", body).owned == owned
+    assert not looked
+    others = [TWICE + b', "sequence": 1}', json.dumps(BEAT).encode(), body.replace(b":", b" :", 1)]
+    for other in others:
+        messages.read("heartbeat", other)
+    assert looked == others
 
 
 async def test_only_partitions_of_the_group_are_reported(caller: Caller, group: Group) -> None:
