@@ -45,7 +45,7 @@ NUMBERS = {
 LOWEST_MAX = min(NUMBERS.values())
 _numbers_of = attrgetter(*NUMBERS)
 OF_GROUP, TARGET, SETTINGS = 12, 7, 11  # of what a heartbeat is answered: how many, and where
-USUAL_KEPT = 4_096  # answers, some hundred bytes each
+USUAL_KEPT, USUAL_BYTES = 4_096, 256  # who may write to a group's keys makes them no larger
 
 
 def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Reported]:
@@ -104,7 +104,8 @@ def _ready_learners(beat: wire.Heartbeat) -> list[str]:
 
 def _reported(raw: Raw) -> Reported:
     """As long as nothing happens to a group all its members are answered the same."""
-    if len(raw) == OF_GROUP and not raw[TARGET] and not raw[SETTINGS]:
+    is_usual = len(raw) == OF_GROUP and not raw[TARGET] and not raw[SETTINGS]
+    if is_usual and sum(map(len, raw)) <= USUAL_BYTES:
         return _usual(tuple(raw))
     return _as_reported(raw)
 

@@ -50,6 +50,7 @@ def test_each_part_of_an_answer_counts(place: int) -> None:
 
 def test_what_is_one_members_is_not_remembered() -> None:
     before = heartbeat._usual.cache_info().currsize
+    answered(_10=b"x" * 256)
     for n in range(10):
         target = b'{"n":%d}' % n
         assert answered(_7=target).reply.target == msgspec.Raw(target)
