@@ -21,6 +21,7 @@ from assignment.errors import InvalidInput
 from assignment.troubles import TROUBLES_MAX
 from assignment.types import Partition
 from dashboard import strict_json
+from dashboard.agents.requests import encode
 from dashboard.agents.tokens import Known
 
 BODY_MAX = 8 * 2**20  # a complete report of 100,000 partitions is about 5 MiB
@@ -38,7 +39,6 @@ VALUE_STARTS = b",", b"{", b"["
 LARGE = 2**16  # bytes: what is below is read within some milliseconds
 T = TypeVar("T")
 
-_encode = msgspec.json.Encoder().encode
 DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "join": msgspec.json.Decoder(closed(wire.Join)),
     "heartbeat": msgspec.json.Decoder(closed(wire.Heartbeat)),
@@ -100,7 +100,7 @@ def read(verb: str, body: bytes) -> Any:
         raise InvalidInput(shortened(str(error), LINE_MAX)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(shortened(str(error), LINE_MAX)) from error
-    if _encode(message) != body:  # what agents write has no name twice, and says all that there is
+    if encode(message) != body:  # what agents write has no name twice, and says all that there is
         strict_json.refuse_twins(verb, body)  # of two values the last one would count
     return message
 

@@ -97,8 +97,8 @@ async def body_of(receive: Receive, most: int, space: Body) -> bytes:
 
 async def answer_json(scope: Scope, send: Send, body: bytes) -> None:
     """200. Of no HEAD, whose body would be sent."""
-    whole = (scope.get("state") or {}).get(WHOLE)
-    if whole is None or not whole(JSON_LINES % len(body), body):
+    state = scope.get("state") or {}
+    if WHOLE not in state or not state[WHOLE](state, JSON_LINES % len(body), body):
         await answer(send, 200, JSON, body)
 
 

@@ -7,15 +7,10 @@ for the rest of a request for ever. How large a body may be is said by route, in
 
 import asyncio
 from enum import Enum
-from functools import partial
-from typing import ClassVar, assert_never
+from typing import Any, ClassVar, assert_never
 
 from django.conf import settings
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
@@ -80,7 +75,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.visit is None:
             self.answer(503, "Too many connections of this address wait for an answer.")
             return
-        self.app_state = {**self.app_state, VISIT: self.visit, PEER: self.client}
+        own = {VISIT: self.visit, PEER: self.client, WHOLE: self.answer_whole}
+        self.app_state = {**self.app_state, **own}
         self.wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -161,10 +157,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.refusal = 429, f"More than {AHEAD_MAX} requests wait for their answers."
             raise Refused
         self.in_header = False
-        before = self.cycle
         super().on_headers_complete()
-        if self.cycle is not before:
-            self.scope["state"][WHOLE] = partial(self.answer_whole, self.cycle)
         visit = self.visit
         if visit is not None and not visit.who and self.is_agents():
             self.is_claimed = True
@@ -252,12 +245,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     # --- answers
 
-    def answer_whole(self, cycle: RequestResponseCycle, lines: bytes, body: bytes) -> bool:
+    def answer_whole(self, state: dict[str, Any], lines: bytes, body: bytes) -> bool:
         """200 with these lines of a header, in one write: the two that uvicorn makes are a tenth of
-        what a heartbeat costs. False: nothing was done, the usual way is the one.
+        what a heartbeat costs. `state`: of the request's scope. False: nothing was done, the usual
+        way is the one; so it is for who asks ahead, whose newest request this is not.
         """
+        cycle = self.cycle
+        is_newest = cycle.scope["state"] is state
         is_usual = cycle.response_started or cycle.disconnected or cycle.access_log
-        if is_usual or self.flow.write_paused:
+        if not is_newest or is_usual or self.flow.write_paused:
             return False
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
