@@ -1,4 +1,4 @@
--- Put before every script of a group. KEYS[1] is always the group's meta key; all other keys share its slot.
+-- Put before every script of a group, as far as it uses it (lua/__init__.py). KEYS[1] is always the group's meta key; all other keys share its slot.
 local prefix = string.sub(KEYS[1], 1, -5)
 local EVENTS_MAX = 1000000
 local CONTROL_MAX = 1000

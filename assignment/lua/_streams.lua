@@ -1,4 +1,4 @@
--- Put before every script: numbers as texts, whose data these are, the ids of streams.
+-- Put before every script, as far as it uses it: numbers as texts, whose data these are, the ids of streams.
 
 local function text(number) return string.format('%.0f', number) end
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from assignment.coordinator.reading import ticker_away
-from assignment.scripts.group_read import TICKER_AWAY_MS, Gap, Ticker
+from assignment.scripts.group_read import NO_TICK, TICKER_AWAY_MS, Gap, Ticker
 from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_key, sync_client
 from dashboard.live.leases import lease
 
@@ -275,7 +275,7 @@ class LastTicker:
     """`last_ticker`, for whoever reads many groups one after the other."""
 
     def __init__(self) -> None:
-        self._found, self._asked_s = Ticker(), -math.inf
+        self._found, self._asked_s = NO_TICK, -math.inf
 
     def __call__(self) -> Ticker:
         if (now_s := time.monotonic()) - self._asked_s >= TICKER_KNOWN_S:

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from assignment.coordinator.effects import WantHistory
 from assignment.scripts.lock_events import LockEvent
 from dashboard import coordinator
 from dashboard.coordinator import history, keeping
+from dashboard.coordinator.carrying import Here, perform
 from dashboard.live import groups as live_groups
-from dashboard.live import health, queue
+from dashboard.live import health, push, queue
 from dashboard.models import Group, HistoryGap, Rebalance, RebalanceOutcome, Tenure
 from tests.dashboard.agents import FakeAgent, make_group, tick
 from tests.dashboard.test_history import replayed, stored
@@ -328,3 +330,31 @@ def test_a_group_whose_history_cannot_be_kept_stops_no_other(
     coordinator.keep_history()
     coordinator.tick()
     assert health.look().failing_groups == 0
+
+
+# --- what others are told -------------------------------------------------------------------------
+
+
+def test_browsers_are_told_once_of_what_a_run_kept(
+    store: Any, group_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a rebalance waited for its record or not."""
+    awaited, other = (make_group(f"{group_name}-{number}") for number in range(2))
+    for group in (awaited, other):
+        handed_over(group)
+    told = list[tuple[str, str]]()
+    monkeypatch.setattr(push, "push", lambda *of: told.append(of))
+    queue.want_history({awaited.name: True, other.name: False})
+    coordinator.keep_history()
+    assert sorted(told) == sorted((group.name, "history") for group in (awaited, other))
+    assert awaited.rebalances.filter(outcome=RebalanceOutcome.DONE).exists()
+
+
+def test_who_looks_knows_what_another_process_stored(group: Group) -> None:
+    here = Here(group.name, Group.objects.get(pk=group.pk))
+    events = handed_over(group)
+    coordinator.store_events(Group.objects.get(pk=group.pk))
+    assert perform(here, WantHistory(events[-1].seq, awaited=True)), "it is whole by now"
+    assert here.row is not None
+    assert here.row.last_event_seq == events[-1].seq
+    assert not queue.is_history_wanted()

@@ -40,7 +40,12 @@ class Sampling:
 
     def late_rate(self, load: "Load") -> float:
         """At which no group is ever late for longer than one run."""
-        return load.with_members / (self.period_s + self.late_s)
+        return load.with_members / self.longest_s
+
+    @property
+    def longest_s(self) -> float:
+        """From one sample of a group to the next, but for the length of a run."""
+        return self.period_s + self.late_s
 
 
 SAMPLING = Sampling()

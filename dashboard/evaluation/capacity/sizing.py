@@ -273,8 +273,8 @@ def _of_cores(constants: Constants, asked: Asked) -> Iterator[Limit]:
             "more workers: each has a ticker, and they share the groups",
         ),
         (
-            "samples each 20 s, one at a time", samples, 0.0, SAMPLING.late_share,
-            "none: charts and attention are older then",
+            f"samples each {SAMPLING.longest_s:g} s, one at a time", samples, 0.0,
+            SAMPLING.late_share, "none: charts and attention are older then",
         ),
         (
             "cores of one machine", sum(of_load.values()), sum(of_none.values()),
