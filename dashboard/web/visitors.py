@@ -26,7 +26,8 @@ CLAIMED_PER_ADDRESS = 512  # while tokens are checked, and answers that refuse t
 CLAIMED_IN_ALL = 2_048
 PER_PERSON = 128  # of one user: pages, and 30 sockets
 KNOWN_IN_ALL = 32_768  # three times the agents aimed at; half of the files that we may open
-PATIENCE_S = 1.0  # agents that come back all at once are accepted before any of them is read
+# As long as an agent waits: those that come back all at once are accepted before any is read.
+PATIENCE_S = 4.0
 BURST = 2_048  # above the bounds meanwhile: as many as uvicorn lets wait to be accepted
 IPV6_PREFIX = 64  # of these one host has as many addresses as it wants
 TELL_EVERY_S = 60.0
@@ -244,9 +245,20 @@ def said_who(scope: dict[str, Any], who: str, most: int = PER_PERSON) -> None:
     connection is one of the `most` that they may have. From any thread.
     """
     visit = visit_of(scope)
-    if visit is not None and visit.who != who:
-        visit.who = who
+    if visit is None or visit.who == who:
+        return
+    visit.who = who
+    if _runs_here(visit.loop):  # before others come, in whose eyes it would still be a stranger's
+        visit.visitors.know(visit, who, most)
+    else:
         visit.loop.call_soon_threadsafe(visit.visitors.know, visit, who, most)
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # a thread without one
+        return False
 
 
 def refused(scope: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from dashboard.models import AuditSource, Group
 from dashboard.records.audit import By
 from dashboard.web import bodies
 from dashboard.web.kept import UNFINISHED, Kept, TooMuch, kept
-from dashboard.web.visitors import Visitors, said_who
+from dashboard.web.visitors import VISIT, Visitors, said_who
 from tests.dashboard.agents import SECRET
 from tests.dashboard.served import GET, POST, Connection, echo, echo_after, post, serving, until
 
@@ -331,6 +332,19 @@ async def test_who_comes_when_all_places_of_a_token_work_ends_with_the_answer() 
         assert b" 200 " in await third.ended()
         released.set()
         assert [(await one.answer())[0] for one in at_work] == [200] * 2
+
+
+async def test_who_says_who_it_is_is_known_before_the_next_one_comes() -> None:
+    """In one long turn of the loop come hundreds, whose answers are not written before its end."""
+    visitors, ended = Visitors(claimed_per_address=1), list[int]()
+    for n in range(5):
+        visit = visitors.come("10.0.0.7", partial(ended.append, n))
+        assert visit is not None
+        visitors.claim(visit)
+        visitors.work(visit)
+        said_who({"state": {VISIT: visit}}, "token 1", 9)
+        visitors.wait(visit)
+    assert (ended, visitors.known.count, visitors.claimed.count) == ([], 5, 0)
 
 
 async def test_all_who_are_known_have_a_bound_together() -> None:
