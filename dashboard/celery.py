@@ -12,10 +12,10 @@ import threading
 from typing import Any
 
 from celery import Celery, bootsteps
-from celery.signals import worker_process_init
+from celery.signals import worker_init, worker_process_init
 from django.conf import settings
 
-from dashboard import memory
+from dashboard import memory, priority
 from dashboard.live.primary import follow_as_broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -68,8 +68,14 @@ app.conf.update(
 app.autodiscover_tasks(["dashboard.coordinator"])
 
 
+@worker_init.connect  # type: ignore[untyped-decorator]
+def give_way(**_: Any) -> None:
+    priority.session_waits()
+
+
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def settle(**_: Any) -> None:
+    priority.wait_for_others()
     memory.settle()
 
 

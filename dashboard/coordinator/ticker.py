@@ -27,7 +27,7 @@ from hashlib import blake2b
 
 from django.db import close_old_connections
 
-from dashboard import memory
+from dashboard import memory, priority
 from dashboard.coordinator.carrying import want_look
 from dashboard.coordinator.resting import Awake, remembering
 from dashboard.coordinator.rows import ROWS_MAX
@@ -229,6 +229,7 @@ def ticker_of(group: str, living: tuple[str, ...]) -> str:
 
 def main() -> None:
     """argv: the worker's pid; the ticker ends with it, however that ends."""
+    priority.leave_session()
     worker = int(sys.argv[1])
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     ticker = Ticker(name, is_wanted=lambda: os.getppid() == worker)

@@ -16,7 +16,7 @@ from django.db import connection
 from django.test import Client
 
 from assignment.scripts.group_read import Purpose
-from dashboard import coordinator
+from dashboard import coordinator, priority
 from dashboard.actions import groups
 from dashboard.demo import processes
 from dashboard.demo.embedded_redis import EmbeddedRedis
@@ -141,6 +141,9 @@ def test_a_ticker_that_ends_is_begun_anew(start: Start, group_name: str) -> None
     worker = start(*WORKER)
     until(lambda: health.look().tickers == 1, 60)
     [ticker] = [p for p in processes.with_children(worker.pid) if is_ticker(p)]
+    children = [p for p in psutil.Process(worker.pid).children() if p != ticker]
+    assert [p.nice() for p in children] == [priority.NICE] * 2, "tasks wait for others"
+    assert ticker.nice() == 0 and os.getsid(ticker.pid) == ticker.pid, "ticks do not"
     ticker.kill()
     family = processes.with_children
     until(lambda: [p for p in family(worker.pid) if is_ticker(p) and p != ticker], 30)
