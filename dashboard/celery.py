@@ -21,7 +21,7 @@ from dashboard.live.primary import follow_as_broker
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
 
 QUEUE = "evenkeel"
-WORKERS_LEAST = 4  # a look, a sample and history may all take long: a rebalance waits for none
+WORKERS_LEAST = 4  # a sample, history and what is trimmed may take long: a rebalance waits for none
 TICKER = "import django; django.setup(); from dashboard.coordinator.ticker import main; main()"
 TICKER_STOPS_S = 10.0  # more than it takes to end
 ANEW_S = 1.0  # after one that ended by itself

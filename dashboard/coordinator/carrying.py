@@ -33,7 +33,6 @@ NOBODY = outbox.Task()
 QUERY = object()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
 EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
-LOOK_EXPIRES_S = queue.QUEUED_MS / 1e3  # then the ticker asks for another one
 SHOWN_MAX = 3  # arguments of a script that the log tells
 T = TypeVar("T")
 
@@ -196,16 +195,6 @@ def want_rebalance(group_name: str) -> bool:
     if _publish("rebalance", group_name, **later):
         return True
     queue.unpublish(group_name)
-    return False
-
-
-def want_look(group_name: str) -> bool:
-    """Whether the look at it is a task of its own now, or under way already. Raises
-    StoreUnavailable.
-    """
-    if not queue.want_look(group_name) or _publish("look", group_name, expires=LOOK_EXPIRES_S):
-        return True
-    queue.take_look(group_name)
     return False
 
 

@@ -1,7 +1,6 @@
 """Celery's tasks: wrappers of three lines, the work is in the coordinator."""
 
 import logging
-import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -12,7 +11,6 @@ from django.db import DatabaseError
 from dashboard import coordinator
 from dashboard.agents import rights
 from dashboard.live import health
-from dashboard.live import queue as live_queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
 from dashboard.webhooks import queue
@@ -34,17 +32,6 @@ def _task(work: Callable[..., int | str]) -> Any:
             return "Redis is away"
 
     return shared_task(name=f"dashboard.{work.__name__}")(unless_redis_is_away)
-
-
-@_task
-def look(group_name: str) -> int:
-    """At a group that would take a ticker too long."""
-    live_queue.take_look(group_name)
-    began_s = time.process_time()
-    try:
-        return coordinator.look(group_name)
-    finally:
-        live_queue.pause_looks(group_name, time.process_time() - began_s)
 
 
 @_task

@@ -6,7 +6,7 @@ it ends. Where two do not yet agree on who lives, the group's lease lets one loo
 
 No group delays another: some looks go on at once, since most of a look is waiting for Redis and
 the database, and one that takes longer than SLICE_S counts no more among them. A look that takes
-much CPU would take it from all threads; it is a task of its own (`dashboard.look`). Nor do many: a
+much CPU would take it from all threads; it has a process of its own (lookers.py). Nor do many: a
 round ends when the next one is due, and whoever is left then comes first.
 """
 
@@ -28,7 +28,7 @@ from hashlib import blake2b
 from django.db import close_old_connections
 
 from dashboard import memory, priority
-from dashboard.coordinator.carrying import want_look
+from dashboard.coordinator.lookers import Lookers
 from dashboard.coordinator.resting import Awake, remembering
 from dashboard.coordinator.rows import ROWS_MAX
 from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
@@ -68,6 +68,7 @@ class Ticker:
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
         self._begun: dict[str, _Look] = {}  # until the round after the one in which they ended
         self._going: list[_Look] = []  # of them, and some that have ended
+        self._lookers = Lookers()
         self._away: StoreUnavailable | None = None  # which a look found
         self._heavy: dict[str, float] = {}  # group -> when that was found
         self._line = Line(remembering())
@@ -85,6 +86,7 @@ class Ticker:
             self.round()
             self.ended.wait(max(0.0, began_s + TICK_S - time.monotonic()))
         life.join()
+        self._lookers.close()
         self._wait(STOP_S)
         with suppress(StoreUnavailable):
             queue.ticker_ends(self.name)
@@ -190,7 +192,8 @@ class Ticker:
     def _look(self, one: Awake) -> bool:
         close_old_connections()
         try:
-            if self._is_heavy(one) and _is_handed_over(one.name):
+            if self._is_heavy(one):
+                self._lookers.want(one.name)
                 return False
             began_s = time.thread_time()
             done = look_at(one)
@@ -210,14 +213,6 @@ class Ticker:
         if found_s is None or time.monotonic() - found_s < HEAVY_FOR_S:
             return found_s is not None
         self._heavy.pop(one.name, None)
-        return False
-
-
-def _is_handed_over(group: str) -> bool:
-    try:
-        return want_look(group)
-    except StoreUnavailable as error:  # the look finds out for whom
-        log.warning("look at group=%s not published: %s", group, error)
         return False
 
 

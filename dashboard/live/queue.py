@@ -34,8 +34,6 @@ TICKER_KNOWN_S = 0.5
 SHARE = 0.2  # of a worker: two of them still have more than one for all other groups
 SAVED_S = 2.0  # of time that passed without a run counts: 0.4 s of runs at once
 PAUSE_MAX_S = 1.0  # as often as a tick looks at the group anyway
-LOOKS_SHARE = 0.1  # of a processor: for a group's looks that are tasks
-PAUSE_MAX_LOOKS_S = 2.0  # whoever is gone is found within a session and three seconds
 _DEBT_MAX_MS = round((SAVED_S + PAUSE_MAX_S) * 1e3)
 
 
@@ -57,10 +55,6 @@ class QueueKeys:
     @property
     def running(self) -> str:
         return self._named("running")
-
-    @property
-    def look_queued(self) -> str:
-        return self._named("look_queued")
 
     @property
     def looking(self) -> str:
@@ -134,25 +128,6 @@ def running(group: str) -> AbstractContextManager[bool]:
 def looking(group: str) -> AbstractContextManager[bool]:
     """Whether this process is the one that looks at the group."""
     return lease(QueueKeys(group).looking)
-
-
-def want_look(group: str) -> bool:
-    """Whether the caller has to publish a task: none is on its way, and nobody looks at it now."""
-    keys = QueueKeys(group)
-    if sync_client().exists(keys.looking):
-        return False
-    return _is_first(sync_client().pipeline(), keys.look_queued)
-
-
-def take_look(group: str) -> None:
-    """As `take_wanted`; also when the task could not be published."""
-    sync_client().delete(QueueKeys(group).look_queued)
-
-
-def pause_looks(group: str, seconds: float) -> None:
-    """A look that was a task took so much CPU: the next one waits, as if it were on its way."""
-    pause_s = min(seconds / LOOKS_SHARE, PAUSE_MAX_LOOKS_S)
-    sync_client().set(QueueKeys(group).look_queued, 1, px=max(1, round(pause_s * 1e3)))
 
 
 def _of_history(name: str) -> str:

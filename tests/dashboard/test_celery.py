@@ -8,11 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import pytest
-from django.db import connection
 from django.test import Client
 
 from assignment.scripts.group_read import Purpose
@@ -26,6 +24,7 @@ from dashboard.models import AuditSource, Group, Rebalance
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, until
 from tests.dashboard.conftest import Point
+from tests.dashboard.environments import own_environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STOP_TIMEOUT_S = 20
@@ -38,18 +37,7 @@ def start(
 ) -> Iterator[Start]:
     """Starts a Celery process on this test's database and Redis; all of them end with the test."""
     point_at(own_redis.url)
-    environment = {
-        **os.environ,
-        "REDIS_URL": own_redis.url,
-        "EVENKEEL_REDIS_PREFIX": group_name,
-        "EVENKEEL_DATA": str(tmp_path),
-    }
-    name = connection.settings_dict["NAME"]
-    if connection.vendor == "sqlite":
-        environment["DATABASE_URL"] = f"sqlite:///{name}"
-    else:
-        whole = urlsplit(os.environ["DATABASE_URL"])
-        environment["DATABASE_URL"] = urlunsplit(whole._replace(path=f"/{name}"))
+    environment = os.environ | own_environment(own_redis.url, group_name, tmp_path)
     started: list[subprocess.Popen[bytes]] = []
 
     def run(*arguments: str) -> "subprocess.Popen[bytes]":

@@ -151,22 +151,3 @@ def test_what_expires_is_kept_within_its_time_when_the_clock_was_set_back(
     store.pexpire(hold, HOUR_MS)
     assert run(recovery.hold(), group_name)
     assert store.pttl(hold) <= 5_000
-
-
-def test_looks_that_take_long_come_seldom(group: Group, store: Any) -> None:
-    keys = QueueKeys(group.name)
-    assert queue.want_look(group.name)
-    queue.take_look(group.name)
-    queue.pause_looks(group.name, 0.05)
-    assert not queue.want_look(group.name)
-    assert 0 < store.pttl(keys.look_queued) <= 1_000 * 0.05 / queue.LOOKS_SHARE
-    queue.pause_looks(group.name, 60)
-    assert 0 < store.pttl(keys.look_queued) <= 1_000 * queue.PAUSE_MAX_LOOKS_S
-
-
-def test_a_look_as_a_task_makes_the_next_one_wait(group: Group, agent: FakeAgent) -> None:
-    agent.start()
-    assert queue.want_look(group.name)
-    assert tasks.look(group.name) == 1
-    assert not queue.want_look(group.name)
-    until(lambda: queue.want_look(group.name), seconds=5)

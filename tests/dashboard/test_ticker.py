@@ -15,6 +15,7 @@ from assignment.coordinator import tick as rules
 from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
 from dashboard import coordinator
 from dashboard.coordinator import running, ticker
+from dashboard.coordinator.lookers import Lookers
 from dashboard.coordinator.running import Line, Round, Said
 from dashboard.coordinator.ticker import Ticker, ticker_of
 from dashboard.live import groups as live_groups
@@ -353,40 +354,28 @@ def test_a_herd_of_new_groups_is_looked_at_once_each_and_then_rests(
     until(lambda: not coordinator.tick(), 40.0)
 
 
-def test_a_heavy_group_is_a_task_of_its_own_one_at_a_time(
+def test_a_heavy_group_is_looked_at_by_another_process(
     started: Callable[[str], Ticker],
     looks: Looks,
     group_name: str,
-    published: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    wanted = Counter[str]()
     monkeypatch.setattr(ticker, "HEAVY_PARTITIONS", 4)
+    monkeypatch.setattr(Lookers, "want", lambda self, group: wanted.update([group]))
     name = busy(group_name).name
-    waiting = published()
     looks.begun.clear()
-    made = started("one")
-    until(lambda: published() > waiting)
-    until(lambda: made._moved_s and published() == waiting + 1)
+    started("one")
+    until(lambda: wanted[name] >= 2)
     assert not looks.begun
-    queue.take_look(name)
+
+
+def test_no_two_look_at_a_group_in_whatever_process(group_name: str, store: Any) -> None:
+    name = busy(group_name).name
     assert coordinator.look(name) == 1
     with queue.looking(name) as mine:
         assert mine
         assert coordinator.look(name) == 0, "somebody is at it"
-
-
-def test_a_heavy_group_is_looked_at_here_when_no_task_can_be_published(
-    started: Callable[[str], Ticker],
-    looks: Looks,
-    group_name: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ticker, "HEAVY_PARTITIONS", 4)
-    monkeypatch.setattr(ticker, "want_look", lambda name: False)
-    name = busy(group_name).name
-    looks.begun.clear()
-    started("one")
-    until(lambda: looks.begun[name] >= 2)
 
 
 def test_only_the_share_of_who_comes_or_goes_goes_over() -> None:

@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from dashboard.demo.embedded_redis import free_port
 from dashboard.models import Group
+from tests.dashboard.environments import own_environment
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
@@ -41,13 +42,7 @@ class Web:
 def web(
     group: Group, redis_url: str, group_name: str, settings: Settings, tmp_path: Path
 ) -> Iterator[Web]:
-    own = {
-        "DATABASE_URL": f"sqlite:///{connection.settings_dict['NAME']}",
-        "REDIS_URL": redis_url,
-        "EVENKEEL_REDIS_PREFIX": group_name,
-        "EVENKEEL_DATA": str(tmp_path),
-        "SECRET_KEY": settings.SECRET_KEY,
-    }
+    own = own_environment(redis_url, group_name, tmp_path) | {"SECRET_KEY": settings.SECRET_KEY}
     host = f"127.0.0.1:{free_port()}"
     options = ("--no-proxy-headers", "--log-level", "warning", "--port", host.partition(":")[2])
     command = [sys.executable, "-m", "uvicorn", "dashboard.asgi:application", *options]
