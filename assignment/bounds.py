@@ -69,6 +69,8 @@ def shown(text: str) -> str:
 
 def printable(text: str) -> str:
     """No database, terminal or page refuses it, nor is it read as anything but text."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

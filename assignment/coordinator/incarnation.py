@@ -66,13 +66,13 @@ def bad_claims(view: GroupRead, incarnation: int) -> dict[str, str]:
     `incarnation`: the database's.
     """
     known = max(incarnation, view.meta.incarnation)
-    claims = {
-        member: _claimed(view, member) for member in view.members.keys() | view.reports.keys()
-    }
+    most, claims = believed_most(known), _claims(view)
+    if max(claims.values(), default=0) <= most:
+        return {}
     return {
-        member: f"it claims incarnation {claims[member]}, {known} is the highest that is known"
-        for member in sorted(claims)
-        if not is_believed(claims[member], known)
+        member: f"it claims incarnation {claimed}, {known} is the highest that is known"
+        for member, claimed in sorted(claims.items())
+        if claimed > most
     }
 
 
@@ -119,17 +119,18 @@ def needs_incarnation(view: GroupRead, database: Known) -> Raise | None:
 def _believed(view: GroupRead, incarnation: int) -> int:
     """The highest incarnation that members say they saw, of those that can be."""
     known = max(incarnation, view.meta.incarnation)
-    claims = (_claimed(view, member) for member in view.members.keys() | view.reports.keys())
-    return max((claim for claim in claims if is_believed(claim, known)), default=0)
+    most = believed_most(known)
+    return max((claim for claim in _claims(view).values() if claim <= most), default=0)
 
 
-def _claimed(view: GroupRead, member: str) -> int:
-    """By word or by a fence."""
-    row, report = view.members.get(member), view.reports.get(member)
-    joined_with = row.incarnation if row else 0
-    if report is None:
-        return joined_with
-    return max(joined_with, report.incarnation, report.owned.highest // INCARNATION_STEP)
+def _claims(view: GroupRead) -> dict[str, int]:
+    """By member: by word or by a fence, as it joined or as it reports."""
+    found = {member: row.incarnation for member, row in view.members.items()}
+    for member, report in view.reports.items():
+        claimed = max(report.incarnation, report.owned.highest // INCARNATION_STEP)
+        if claimed > found.get(member, -1):
+            found[member] = claimed
+    return found
 
 
 def _has_lost(view: GroupRead, database: Known) -> bool:

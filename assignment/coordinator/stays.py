@@ -41,7 +41,7 @@ def note_stays(view: GroupRead) -> Steps[bool]:
         del known[stay.member_id]
     new = sorted(view.members.keys() - known.keys())
     come = [_stay(view, member) for member in new if _has_come(view, member)]
-    moved = [now for stay in known.values() if (now := _as_now(stay, view)) != stay]
+    moved = [now for stay in known.values() if (now := _as_now(stay, view)) is not stay]
     if changed := (*ended, *come, *moved):
         yield from KeepStays(changed)
     return bool(gone or come)
@@ -88,12 +88,17 @@ def _stay(view: GroupRead, member: str) -> Stay:
 
 
 def _as_now(stay: Stay, view: GroupRead) -> Stay:
-    """The next process of an instance may run elsewhere; Spark's application is known late."""
+    """The same one, unless something changed: the next process of an instance may run elsewhere;
+    Spark's application is known late.
+    """
     row = view.members.get(stay.member_id)
     if row is None or row.joined_at_ms != stay.joined_at_ms:
         return stay
-    now = _stay(view, stay.member_id)
-    return replace(now, application=now.application or stay.application)
+    application = _application(view, stay.member_id) or stay.application
+    if (row.host, row.version, application) == (stay.host, stay.version, stay.application):
+        return stay
+    now = replace(_stay(view, stay.member_id), application=application)
+    return stay if now == stay else now
 
 
 def _application(view: GroupRead, member: str) -> str:

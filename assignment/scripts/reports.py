@@ -1,6 +1,6 @@
 """What members report, as the scripts keep it: the last complete report with every change since."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -70,6 +70,13 @@ class Reports(Mapping[str, Report]):
     @property
     def bad(self) -> Mapping[str, str]:
         return self._read[1]
+
+    def items(self) -> ItemsView[str, Report]:
+        """Not one by one, as those of a Mapping are."""
+        return self._read[0].items()
+
+    def keys(self) -> KeysView[str]:
+        return self._read[0].keys()
 
     def __getitem__(self, member: str) -> Report:
         return self._read[0][member]

@@ -242,7 +242,7 @@ class RedisLine(_Line):
         made = [asyncio.get_running_loop().create_future() for _ in commands]
         for command, future in zip(commands, made, strict=True):
             self.send(pack(*command), partial(_settle, future))
-        answers = await asyncio.gather(*made)
+        answers = [await future for future in made]
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
