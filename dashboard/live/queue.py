@@ -130,7 +130,7 @@ def looking(group: str) -> AbstractContextManager[bool]:
     return lease(QueueKeys(group).looking)
 
 
-def _of_history(name: str) -> str:
+def of_history(name: str) -> str:
     return own_key(f"history:{name}")
 
 
@@ -138,35 +138,35 @@ def want_history(awaited: Mapping[str, bool]) -> bool:
     """Of these groups, and whether somebody awaits it. Whether the caller has to publish a task."""
     wish = sync_client().pipeline()
     for group, is_awaited in awaited.items():
-        wish.hset(_of_history("wanted"), group, int(is_awaited))
-    return _is_first(wish, _of_history("queued"))
+        wish.hset(of_history("wanted"), group, int(is_awaited))
+    return _is_first(wish, of_history("queued"))
 
 
 def unpublish_history() -> None:
     """As `unpublish`."""
-    sync_client().delete(_of_history("queued"))
+    sync_client().delete(of_history("queued"))
 
 
 def history_found_busy() -> None:
     """As `found_busy`."""
-    sync_client().pexpire(_of_history("queued"), BUSY_MS)
+    sync_client().pexpire(of_history("queued"), BUSY_MS)
 
 
 def take_wanted_history() -> dict[str, bool]:
     """Group -> whether somebody awaits it. From now on a wish publishes again."""
     pipe = sync_client().pipeline(transaction=True)
-    pipe.delete(_of_history("queued")).hgetall(_of_history("wanted"))
-    found = pipe.delete(_of_history("wanted")).execute()[1]
+    pipe.delete(of_history("queued")).hgetall(of_history("wanted"))
+    found = pipe.delete(of_history("wanted")).execute()[1]
     return {group.decode(): awaited == b"1" for group, awaited in found.items()}
 
 
 def is_history_wanted() -> bool:
-    return bool(sync_client().exists(_of_history("wanted")))
+    return bool(sync_client().exists(of_history("wanted")))
 
 
 def keeping_history() -> AbstractContextManager[bool]:
     """Whether this process is the one that keeps history."""
-    return lease(_of_history("running"))
+    return lease(of_history("running"))
 
 
 @contextmanager

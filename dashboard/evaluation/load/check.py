@@ -40,6 +40,7 @@ Found = dict[str, Any]
 SPREAD_S = TIMINGS.heartbeat_ms / 1e3  # of the joins: as if all had begun at any moment of a beat
 STILL_S = 3.0  # without another target it is steady
 STEADY_WITHIN_S = 300.0  # ten times the aim
+KEPT_WITHIN_S = 60.0  # history of the joining
 QUIET_S = 5.0  # after many groups were made
 CONFIGURED_S = 120.0
 BACK_S = 120.0  # of a web process that was killed, until all were answered again
@@ -128,6 +129,12 @@ class Scene:
         members, partitions = self.asked.members, self.asked.partitions
         is_held = status.joined == status.settled == members and status.held == partitions
         return is_held and all(group == target for group, target in epochs)
+
+    def wait_for_history(self) -> None:
+        """What joining left to do is no part of what beating costs."""
+        is_kept = self.run.happens(lambda: not self.watch.keeps_history(), KEPT_WITHIN_S)
+        after_s = round(time.monotonic() - self.found["began_s"], 1)
+        self.found["history_kept_s"] = after_s if is_kept else None
 
     # --- the window
 
@@ -264,6 +271,7 @@ def _run(scene: Scene) -> Found:
     if asked.members:
         scene.read_costs("quiet")
         scene.join()
+        scene.wait_for_history()
     else:
         run.wait(
             lambda: scene.watch.resting() == asked.groups, CONFIGURED_S, "a group does not rest"
@@ -272,7 +280,8 @@ def _run(scene: Scene) -> Found:
     scene.read_costs("steady")
     scene.measure()
     scene.read_costs("end", after="steady")
-    nothing = {"join_steady_s": None, "differing": None, "replaced_s": None}
+    unknown = ("join_steady_s", "history_kept_s", "differing", "replaced_s")
+    nothing: Found = dict.fromkeys(unknown)
     found = {**nothing, **scene.found, "restarted_web_moves": None, "costs": scene.costs}
     found["rebalances"] = scene.costs["end"]["rebalances"]
     if asked.kill_member:
@@ -294,7 +303,7 @@ SIZES = ("members", "groups", "partitions", "webs", "workers", "postgres", "hand
 ORDER = (
     "beats", "timeouts", "errors", "web_us_per_beat", "p50_ms", "p99_ms", "cpu_cores",
     "tick_gap_max_ms", "join_steady_s", "moves", "rebalances", "restarted_web_moves",
-    "join_waits", "differing", "replaced_s", "others_cores", "costs",
+    "join_waits", "history_kept_s", "differing", "replaced_s", "others_cores", "costs",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from assignment import wire
 from assignment.types import Partition
 from assignment.wire import GroupKeys
-from dashboard.live import health
+from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable, client_of, ms_of, own_key, reaching_redis
 
 SAMPLE_S = 0.1  # a tenth of a tick
@@ -99,6 +99,10 @@ class Watch:
     def resting(self) -> int:
         """Groups that a tick found as they are to be."""
         return int(self.client.hlen(own_key("rests")))
+
+    def keeps_history(self) -> bool:
+        """Whether history of a group waits to be stored, or is being stored."""
+        return bool(self.client.exists(queue.of_history("wanted"), queue.of_history("running")))
 
     def configured(self) -> int:
         """Groups whose settings are in Redis."""
