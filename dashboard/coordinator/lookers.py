@@ -39,7 +39,10 @@ class _Looker:
     def __init__(self) -> None:
         """Raises OSError."""
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # its share of the processor is not the ticker's
         )
 
     @property
