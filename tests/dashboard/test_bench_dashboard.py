@@ -58,6 +58,20 @@ def test_what_was_not_measured_has_a_row_without_a_value(nothing_runs: None) -> 
     assert run().splitlines() == [f"{name}: not measured: {WHY}" for name in AIMS]
 
 
+def test_what_is_logged_while_it_is_measured_is_not_in_the_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def values(*programs: str) -> list[float]:
+        print("consumer ends")
+        raise NotMeasured(WHY)
+
+    monkeypatch.setattr(apart, "values", values)
+    call_command("bench", "dashboard", "--json")
+    said = capsys.readouterr()
+    assert len(json.loads(said.out)["rows"]) == len(AIMS)
+    assert "consumer ends" in said.err
+
+
 def test_rows_have_what_their_program_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "values", lambda program: [41.6, 250.4, 6_000.0, 200.0])
     of = "6000 locks of 20000 partitions, 200 a second"
