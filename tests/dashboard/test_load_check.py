@@ -1,9 +1,11 @@
 """load_check: what its members say and do, what is counted, and which aims are judged."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,11 +23,13 @@ from dashboard.agents.routes import AgentApi
 from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load import hand_over, table
 from dashboard.evaluation.load.aims import Sizes, missed, refusal_of
+from dashboard.evaluation.load.check import Scene
 from dashboard.evaluation.load.client import Crowd, Task
 from dashboard.evaluation.load.lines import Answered, TimedOut, WebLine, header
 from dashboard.evaluation.load.member import LightMember
 from dashboard.evaluation.load.told import Latencies, Told
 from dashboard.evaluation.load.watching import Gaps, Watch
+from dashboard.live import queue
 from dashboard.live.scripts import run
 from dashboard.management.commands import load_check
 from dashboard.models import Group
@@ -209,6 +213,29 @@ async def test_ticks_are_followed_on_after_a_redis_that_did_not_answer(
     with watch:
         await until(lambda: watch.gaps.longest_ms > 0)
     assert watch.gaps.longest_ms == 2_500
+
+
+def test_history_is_kept_when_none_is_wanted_and_nobody_stores_any(
+    store: Any, redis_url: str
+) -> None:
+    watch = Watch(redis_url, ["a"])
+    assert not watch.keeps_history()
+    queue.want_history({"a": False})
+    assert watch.keeps_history()
+    with queue.keeping_history():
+        queue.take_wanted_history()
+        assert watch.keeps_history()
+    assert not watch.keeps_history()
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_window_waits_for_the_history_of_the_joining(*, is_kept: bool) -> None:
+    run = SimpleNamespace(happens=lambda condition, seconds: condition())
+    watch = SimpleNamespace(keeps_history=lambda: not is_kept)
+    parts: list[Any] = [run, ASKED, watch, None]
+    scene = Scene(*parts, found={"began_s": time.monotonic() - 7.0})
+    scene.wait_for_history()
+    assert scene.found["history_kept_s"] == (pytest.approx(7.0, abs=1.0) if is_kept else None)
 
 
 def test_a_group_that_rests_needs_no_look_until_it_is_awake() -> None:
