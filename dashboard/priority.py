@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# A third of what each of the others has, when all want more than there is. With a tenth of it, beside
+# A third of what each of the others has, when all want more than there is. With a tenth, beside
 # four sessions that took all they got, a worker needed a minute to start.
 NICE = 5
 AUTOGROUP = Path("/proc/self/autogroup")
