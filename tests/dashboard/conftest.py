@@ -1,6 +1,6 @@
 """The dashboard on a real Redis: the run's own server, under names of the test's own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from kombu import pools
 from pytest_django.fixtures import Settings
 
 from dashboard.celery import QUEUE, app
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import close_async_client, sync_client
 from dashboard.models import Group
 from dashboard.records import audit, guards
 from tests.dashboard.agents import Caller, FakeAgent, make_group, token_of
@@ -87,6 +87,13 @@ def published(store: Any, group_name: str) -> Any:
 def group(store: Any, group_name: str, db: None) -> Group:
     """A group of four partitions whose incarnation is set."""
     return make_group(group_name)
+
+
+@pytest.fixture
+async def whole(store: Any, db: None) -> AsyncIterator[None]:
+    """The whole application, whose connection to Redis ends with the test."""
+    yield
+    await close_async_client()
 
 
 @pytest.fixture

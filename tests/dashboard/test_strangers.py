@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,6 @@ from pytest_django.fixtures import Settings
 from dashboard.actions import groups
 from dashboard.agents import routes
 from dashboard.asgi import application
-from dashboard.live.connection import close_async_client
 from dashboard.models import AuditEntry, AuditSource, Group
 from dashboard.records.audit import By
 from dashboard.web import bodies, protocols
@@ -331,12 +330,6 @@ def test_routes_of_large_forms_are_there() -> None:
 
 
 # --- the whole application
-
-
-@pytest.fixture
-async def whole(store: Any, db: None) -> AsyncIterator[None]:
-    yield
-    await close_async_client()
 
 
 @pytest.mark.django_db(transaction=True)
