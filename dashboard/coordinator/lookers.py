@@ -128,11 +128,11 @@ class Lookers:
             return look_once(group)
         try:
             seconds = one.look(group)
-            with self._lock:
-                self._free.append(one)
         finally:
             with self._lock:
                 self._busy.remove(one)
+        with self._lock:
+            self._free.append(one)
         return seconds
 
     def _take(self) -> _Looker:
@@ -160,8 +160,11 @@ def look_once(group: str) -> float:
 
 
 def main() -> None:
-    """Looks at each group that a line of standard input names, and answers what that took."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Looks at each group that a line of standard input names, and answers what that took. Who ends
+    a service asks all of its processes; the ticker says here when it is time.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     answers, sys.stdout = sys.stdout, sys.stderr
     memory.settle()
     for line in sys.stdin:

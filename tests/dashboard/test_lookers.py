@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -108,48 +109,55 @@ def test_a_process_that_looks_is_started_once_and_looks_again(made: Lookers, bus
     assert not made._wanted
 
 
+@dataclass
+class Held:
+    """Looks that begin, and go on until told."""
+
+    begun: list[str] = field(default_factory=list)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, group: str) -> float:
+        """Of all but `long` it is told that they took little."""
+        self.begun.append(group)
+        self.go_on.wait(20)
+        return 60.0 if group == "long" else 0.05
+
+
+@pytest.fixture
+def held(made: Lookers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    looks = Held()
+    monkeypatch.setattr(made, "_look", looks)
+    yield looks
+    looks.go_on.set()
+
+
 def test_a_group_is_looked_at_once_at_a_time_and_its_looks_have_a_share(
-    made: Lookers, monkeypatch: pytest.MonkeyPatch
+    made: Lookers, held: Held
 ) -> None:
-    begun, go_on = list[str](), threading.Event()
-
-    def look(group: str) -> float:
-        begun.append(group)
-        go_on.wait(20)
-        return 0.05 if group == "a" else 60.0
-
-    monkeypatch.setattr(made, "_look", look)
     for _ in range(3):
-        made.want("a"), made.want("b")
-    until(lambda: sorted(begun) == ["a", "b"])
+        made.want("a")
+        made.want("long")
+    until(lambda: sorted(held.begun) == ["a", "long"])
     before_s = time.monotonic()
-    go_on.set()
+    held.go_on.set()
     until(lambda: not made._wanted)
     pauses = {group: next_s - before_s for group, next_s in made._next_s.items()}
-    assert 0.05 / lookers.SHARE <= pauses["a"] < lookers.PAUSE_MAX_S <= pauses["b"]
-    made.want("b")
-    assert len(begun) == 2
+    assert 0.05 / lookers.SHARE <= pauses["a"] < lookers.PAUSE_MAX_S <= pauses["long"]
+    made.want("long")
+    assert len(held.begun) == 2
     until(lambda: time.monotonic() > made._next_s["a"])
     made.want("a")
-    until(lambda: len(begun) == 3)
+    until(lambda: len(held.begun) == 3)
 
 
 def test_as_many_groups_as_there_are_lookers_are_looked_at_at_once(
-    made: Lookers, monkeypatch: pytest.MonkeyPatch
+    made: Lookers, held: Held
 ) -> None:
-    begun, go_on = list[str](), threading.Event()
-
-    def look(group: str) -> float:
-        begun.append(group)
-        go_on.wait(20)
-        return 0.0
-
-    monkeypatch.setattr(made, "_look", look)
     for n in range(lookers.LOOKERS + 2):
         made.want(f"g{n}")
-    until(lambda: len(begun) == lookers.LOOKERS)
-    go_on.set()
-    until(lambda: len(begun) == lookers.LOOKERS + 2)
+    until(lambda: len(held.begun) == lookers.LOOKERS)
+    held.go_on.set()
+    until(lambda: len(held.begun) == lookers.LOOKERS + 2)
 
 
 def test_one_that_is_killed_in_its_look_is_told_and_another_one_begun(
@@ -190,6 +198,17 @@ def test_where_no_process_can_be_started_the_ticker_looks(
     looked(made, busy)
     assert not children()
     assert f"no process to look at group={busy.name}" in caplog.text
+
+
+def test_only_their_ticker_ends_them(made: Lookers, busy: Group) -> None:
+    """What ends a service asks all of its processes at once."""
+    looked(made, busy)
+    [first] = children()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(first.pid, number)
+    until(lambda: time.monotonic() > made._next_s[busy.name])
+    looked(made, busy)
+    assert children() == [first]
 
 
 def test_they_end_with_their_ticker_however_it_ends(at: None, busy: Group) -> None:
