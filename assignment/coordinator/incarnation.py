@@ -67,12 +67,9 @@ def bad_claims(view: GroupRead, incarnation: int) -> dict[str, str]:
     """
     known = max(incarnation, view.meta.incarnation)
     most, claims = believed_most(known), _claims(view)
-    if max(claims.values(), default=0) <= most:
-        return {}
     return {
-        member: f"it claims incarnation {claimed}, {known} is the highest that is known"
-        for member, claimed in sorted(claims.items())
-        if claimed > most
+        member: f"it claims incarnation {claims[member]}, {known} is the highest that is known"
+        for member in sorted(member for member, claimed in claims.items() if claimed > most)
     }
 
 

@@ -86,6 +86,15 @@ def test_a_claim_beyond_that_step_is_set_aside_and_told_and_raises_nothing(claim
         assert f"what a says cannot be and is left out: {why}" in told
 
 
+def test_only_who_claims_more_than_can_be_is_set_aside() -> None:
+    liar, most = view(joined_with=1 + CLAIMED_AHEAD_MAX), 1 + CLAIMED_AHEAD_MAX - 1
+    members = {
+        name: replace(liar.members["a"], incarnation=claimed)
+        for name, claimed in (("c", most + 1), ("a", most + 1), ("b", most))
+    }
+    assert list(without_bad_claims(replace(liar, members=members), 1).bad_claims) == ["a", "c"]
+
+
 def test_what_others_claim_counts_beside_one_that_is_set_aside() -> None:
     liar = view(joined_with=2**21 - 1)
     both = replace(liar, members={**liar.members, "b": replace(liar.members["a"], incarnation=5)})

@@ -21,6 +21,7 @@ from dashboard.demo.embedded_redis import EmbeddedRedis
 from dashboard.live import groups as live_groups
 from dashboard.live import health
 from dashboard.models import AuditSource, Group, Rebalance
+from dashboard.priority import AUTOGROUP
 from dashboard.records.audit import By
 from tests.dashboard.agents import FakeAgent, until
 from tests.dashboard.conftest import Point
@@ -47,6 +48,7 @@ def start(
                 env=environment,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,  # as `up` and systemd do
             )
         started.append(process)
         return process
@@ -132,11 +134,17 @@ def test_a_ticker_that_ends_is_begun_anew(start: Start, group_name: str) -> None
     children = [p for p in psutil.Process(worker.pid).children() if p != ticker]
     assert [p.nice() for p in children] == [priority.NICE] * 2, "tasks wait for others"
     assert ticker.nice() == 0 and os.getsid(ticker.pid) == ticker.pid, "ticks do not"
+    if AUTOGROUP.exists():
+        assert [session_nice(of) for of in (worker.pid, ticker.pid)] == [priority.NICE, 0]
     ticker.kill()
     family = processes.with_children
     until(lambda: [p for p in family(worker.pid) if is_ticker(p) and p != ticker], 30)
     stop(worker)
     assert not [p for p in psutil.process_iter() if is_ticker(p) and str(worker.pid) in words(p)]
+
+
+def session_nice(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/autogroup").read_text().split()[-1])
 
 
 def is_ticker(process: psutil.Process) -> bool:
