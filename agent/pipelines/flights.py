@@ -18,7 +18,7 @@ the ids of its events, taken from the routes: every flight is in exactly one of 
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,8 +54,13 @@ def changes(events: DataFrame) -> DataFrame:
     """One row per changed key. Each flight counts for its route and for its aircraft; both are
     groups of one aggregation, so the events are read once.
     """
-    side = side_tables(events.sparkSession)
-    return _keyed(_by_key(_by_delay(_doubled(_joined(events, side)))))
+    context = events.sparkSession.sparkContext
+    side, columns = _side_tables(context), _columns(context, check_mode())
+    joined = events.join(side["planes"], "tailnum", "left").join(
+        side["rain"], ["origin", "time_hour"], "left"
+    )  # one row a flight stays one row
+    by_delay = joined.select(columns.doubled).groupBy(columns.by_delay).agg(*columns.counts)
+    return by_delay.groupBy(columns.by_key).agg(*columns.sums).select(columns.keyed)
 
 
 def merge(old: Any, change: Mapping[str, Any]) -> Value:
@@ -65,24 +70,38 @@ def merge(old: Any, change: Mapping[str, Any]) -> Value:
 # --- in Spark's tasks -----------------------------------------------------------------------------
 
 
-def _joined(events: DataFrame, side: Mapping[str, DataFrame]) -> DataFrame:
-    """Seats of the aircraft, and whether it rained: one row a flight stays one row."""
-    return events.join(F.broadcast(side["planes"]), "tailnum", "left").join(
-        F.broadcast(side["rain"]), ["origin", "time_hour"], "left"
+class Columns(NamedTuple):
+    doubled: list[Column]
+    by_delay: list[Column]
+    counts: list[Column]
+    by_key: list[Column]
+    sums: list[Column]
+    keyed: list[Column]
+
+
+@lru_cache(maxsize=2)
+def _columns(context: SparkContext, check: bool) -> Columns:
+    """Made once: each is some ten calls to Java, and all of them took a fifth of a small batch."""
+    del context  # they live in its JVM
+    by_key = [F.col(name) for name in GROUP]
+    return Columns(
+        doubled=_doubled(),
+        by_delay=[*by_key, F.col("bucket")],
+        counts=_counts(check),
+        by_key=by_key,
+        sums=_sums(check),
+        keyed=_keyed(check),
     )
 
 
-def _doubled(flights: DataFrame) -> DataFrame:
+def _doubled() -> list[Column]:
     """Two rows a flight: of its route, with its delay as a bucket and its id, and of its plane."""
     departed = F.col("dep_time").isNotNull()
     arrived = F.col("arr_delay").isNotNull()
     route = _group(ROUTE, "carrier", bucket=F.col("arr_delay"), event_id=F.col("id"))
     aircraft = _group(AIRCRAFT, "tailnum", bucket=F.lit(None), event_id=F.lit(None))
-    return flights.select(
-        PARTITION_COLUMN,
-        "origin",
-        "dest",
-        "at_ms",
+    return [
+        *map(F.col, (PARTITION_COLUMN, "origin", "dest", "at_ms")),
         (~departed).cast("bigint").alias("cancelled"),
         (departed & ~arrived).cast("bigint").alias("diverted"),
         arrived.cast("bigint").alias("delay_count"),
@@ -90,7 +109,7 @@ def _doubled(flights: DataFrame) -> DataFrame:
         F.when(departed, F.coalesce("seats", F.lit(0))).otherwise(0).alias("seats_flown"),
         (departed & F.col("wet").isNotNull()).cast("bigint").alias("wet_departures"),
         F.inline(F.array(route, aircraft)),
-    )
+    ]
 
 
 def _group(kind: str, who: str, *, bucket: Column, event_id: Column) -> Column:
@@ -102,39 +121,35 @@ def _group(kind: str, who: str, *, bucket: Column, event_id: Column) -> Column:
     )
 
 
-def _by_delay(rows: DataFrame) -> DataFrame:
+def _counts(check: bool) -> list[Column]:
     """First step of the exact histogram: one row per key and delay."""
-    return rows.groupBy(*GROUP, "bucket").agg(
+    return [
         F.count("*").alias("flights"),
         *[F.sum(name).alias(name) for name in ROUTE_SUMS if name != "flights"],
         F.max("at_ms").alias("last_seen_ms"),
-        *([F.collect_list("event_id").alias(IDS_COLUMN)] if check_mode() else []),
-    )
+        *([F.collect_list("event_id").alias(IDS_COLUMN)] if check else []),
+    ]
 
 
-def _by_key(counted: DataFrame) -> DataFrame:
+def _sums(check: bool) -> list[Column]:
     delay = F.struct(F.col("bucket").cast("string"), F.col("flights"))
     delays = F.collect_list(F.when(F.col("bucket").isNotNull(), delay))
-    return counted.groupBy(*GROUP).agg(
+    return [
         *[F.sum(name).alias(name) for name in ROUTE_SUMS],
         F.max("last_seen_ms").alias("last_seen_ms"),
         F.map_from_entries(delays).alias("delays"),
-        *([F.flatten(F.collect_list(IDS_COLUMN)).alias(IDS_COLUMN)] if check_mode() else []),
-    )
+        *([F.flatten(F.collect_list(IDS_COLUMN)).alias(IDS_COLUMN)] if check else []),
+    ]
 
 
-def _keyed(rows: DataFrame) -> DataFrame:
+def _keyed(check: bool) -> list[Column]:
     parts = [F.coalesce(name, F.lit(UNKNOWN)) for name in CODES]
-    return rows.select(
-        PARTITION_COLUMN,
+    return [
+        F.col(PARTITION_COLUMN),
         F.concat_ws("|", "kind", *parts).alias(KEY_COLUMN),
-        "kind",
-        *CODES,
-        *ROUTE_SUMS,
-        "last_seen_ms",
-        "delays",
-        *([IDS_COLUMN] if check_mode() else []),
-    )
+        *map(F.col, ("kind", *CODES, *ROUTE_SUMS, "last_seen_ms", "delays")),
+        *([F.col(IDS_COLUMN)] if check else []),
+    ]
 
 
 # --- on the driver --------------------------------------------------------------------------------
@@ -188,7 +203,7 @@ def _side_tables(context: SparkContext) -> Mapping[str, DataFrame]:
         "planes": planes.aggregate([("seats", "max")]).rename_columns(["tailnum", "seats"]),
         "rain": rain.aggregate([([], "count_all")]).rename_columns(["origin", "time_hour", "wet"]),
     }
-    return {name: session.createDataFrame(table) for name, table in tables.items()}
+    return {name: F.broadcast(session.createDataFrame(table)) for name, table in tables.items()}
 
 
 @cache
