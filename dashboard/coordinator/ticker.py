@@ -94,7 +94,12 @@ class Ticker:
     # --- its life, told by a thread: whatever the round waits for, there is one that ticks
 
     def _live(self) -> None:
-        while not self.ended.wait(SAID_EVERY_S):
+        """Every SAID_EVERY_S by the clock, so that what one sign waits for does not delay the next
+        one too: Redis may take long where groups are large.
+        """
+        due_s = time.monotonic() + SAID_EVERY_S
+        while not self.ended.wait(max(0.0, due_s - time.monotonic())):
+            due_s = max(due_s, time.monotonic() - SAID_EVERY_S) + SAID_EVERY_S
             if not self._is_wanted():
                 self.ended.set()
             elif self._is_hung():

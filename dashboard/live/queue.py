@@ -207,23 +207,45 @@ class Share(NamedTuple):
     living: tuple[str, ...]
 
 
+# The usual sign, in one trip: Redis may take long where groups are large, and what a first trip has
+# read is old when a second one writes. Where nobody gave a sign for too long it changes nothing.
+_GIVE_SIGN = """
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local known = redis.call('HMGET', KEYS[1], 'seen_ms', 'from_ms', 'until_ms')
+local tickers = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+local seen_ms = tonumber(known[1] or '0')
+for i = 2, #tickers, 2 do
+  local at_ms = tonumber(tickers[i])
+  if at_ms <= now_ms then seen_ms = math.max(seen_ms, at_ms) end
+end
+local is_given = seen_ms > 0 and now_ms >= seen_ms and now_ms - seen_ms <= tonumber(ARGV[2])
+if is_given then
+  redis.call('HSET', KEYS[1], 'seen_ms', string.format('%.0f', now_ms))
+  if ARGV[1] ~= '' then redis.call('ZADD', KEYS[2], string.format('%.0f', now_ms), ARGV[1]) end
+end
+return {is_given and 1 or 0, now_ms, {string.format('%.0f', seen_ms), known[2], known[3]}, tickers}
+"""
+
+
 def ticker_lives(name: str = "") -> Share:
     """To be said by whoever ticks, every second; without a name it takes no part in sharing."""
+    give_sign = sync_client().register_script(_GIVE_SIGN)
+    is_given, now_ms, known, flat = give_sign([_ticker(), tickers_key()], [name, TICKER_AWAY_MS])
+    tickers = {one: float(at_ms) for one, at_ms in zip(flat[::2], flat[1::2], strict=True)}
+    before, living = _ticker_in(known), living_of(now_ms, tickers.items())
     pipe = sync_client().pipeline()
-    pipe.time().hmget(_ticker(), *_OF_TICKER).zrange(tickers_key(), 0, -1, withscores=True)
-    now, known, tickers = pipe.execute()
-    now_ms, before = ms_of(*now), _ticker_in(known)
-    # Whoever stood still between its reading and its writing told an older time than others did.
-    seen_ms = max(before.seen_ms, *(int(at_ms) for _, at_ms in tickers if at_ms <= now_ms), 0)
-    away = ticker_away(now_ms, seen_ms or None, before.away)
-    living = living_of(now_ms, tickers) | ({name} if name else set())
-    pipe.hset(_ticker(), mapping={"seen_ms": now_ms, **away._asdict()})
-    if name:
-        pipe.zadd(tickers_key(), {name: now_ms})
-    if dead := [one for one, _ in tickers if one.decode() not in living]:
+    if dead := [one for one in tickers if one.decode() not in living]:
         pipe.zrem(tickers_key(), *dead)
-    pipe.execute()
-    return Share(Ticker(now_ms, away), tuple(sorted(living)))
+    away = before.away
+    if not is_given:
+        away = ticker_away(now_ms, before.seen_ms or None, away)
+        pipe.hset(_ticker(), mapping={"seen_ms": now_ms, **away._asdict()})
+        if name:
+            pipe.zadd(tickers_key(), {name: now_ms})
+    if len(pipe):
+        pipe.execute()
+    return Share(Ticker(now_ms, away), tuple(sorted(living | ({name} if name else set()))))
 
 
 def ticker_ends(name: str) -> None:
