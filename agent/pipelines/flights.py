@@ -54,8 +54,8 @@ def changes(events: DataFrame) -> DataFrame:
     """One row per changed key. Each flight counts for its route and for its aircraft; both are
     groups of one aggregation, so the events are read once.
     """
-    context = events.sparkSession.sparkContext
-    side, columns = _side_tables(context), _columns(context, check_mode())
+    session = events.sparkSession
+    side, columns = side_tables(session), _columns(session.sparkContext, check_mode())
     joined = events.join(side["planes"], "tailnum", "left").join(
         side["rain"], ["origin", "time_hour"], "left"
     )  # one row a flight stays one row

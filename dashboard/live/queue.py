@@ -233,7 +233,8 @@ def ticker_lives(name: str = "") -> Share:
     give_sign = sync_client().register_script(_GIVE_SIGN)
     is_given, now_ms, known, flat = give_sign([_ticker(), tickers_key()], [name, TICKER_AWAY_MS])
     tickers = {one: float(at_ms) for one, at_ms in zip(flat[::2], flat[1::2], strict=True)}
-    before, living = _ticker_in(known), living_of(now_ms, tickers.items())
+    before = _ticker_in(known)
+    living = living_of(now_ms, tickers.items()) | ({name} if name else set())
     pipe = sync_client().pipeline()
     if dead := [one for one in tickers if one.decode() not in living]:
         pipe.zrem(tickers_key(), *dead)
@@ -245,7 +246,7 @@ def ticker_lives(name: str = "") -> Share:
             pipe.zadd(tickers_key(), {name: now_ms})
     if len(pipe):
         pipe.execute()
-    return Share(Ticker(now_ms, away), tuple(sorted(living | ({name} if name else set()))))
+    return Share(Ticker(now_ms, away), tuple(sorted(living)))
 
 
 def ticker_ends(name: str) -> None:

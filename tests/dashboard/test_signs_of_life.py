@@ -56,6 +56,15 @@ def test_a_time_away_is_told_once_and_kept(store: Any) -> None:
     assert queue.last_ticker().away == back.ticker.away
 
 
+def test_who_gave_none_for_long_while_another_did_is_there_again_at_once(store: Any) -> None:
+    queue.ticker_lives("one")
+    given_ago(store, TICKER_AWAY_MS + 500)
+    queue.ticker_lives("two")
+    store.zadd(queue.tickers_key(), {"one": ms_of(*store.time()) - TICKER_AWAY_MS - 500})
+    assert queue.ticker_lives("one").living == ("one", "two")
+    assert set(store.zrange(queue.tickers_key(), 0, -1)) == {b"one", b"two"}
+
+
 def test_a_later_sign_of_another_one_counts(store: Any) -> None:
     """As of an older version, or of one that wrote what it had read before."""
     before = queue.ticker_lives("one").ticker.away
