@@ -1,14 +1,29 @@
 -- Everything a coordinator decides from, at one moment. ARGV: purpose ('rebalance' takes a new coordinator_epoch
 -- first, 'tick' stores the time of the tick, 'look' changes nothing); for 'tick': from and until when nobody ticked
 -- at all the last time, when the ticker gave its last sign of life (0: unknown), until when that holds, and '1'
--- when it is a dashboard's.
+-- when it is a dashboard's; then how many grants there may be (none: any number), or 'apart' for whoever asks the
+-- rows beside it. Where there are more it changes nothing.
 -- Answers {now_ms, run_id, meta, members, beats, reports, asked, target, grants, locks, offsets, applied, snapshots,
 -- pauses, paused, ends}, each as flat name, value lists; but of the locks pieces of some grants each, in their order:
 -- "member/fence" (it ends at the grant's until_ms) or nil. For 'rebalance' no offsets and snapshots, and
--- applied only where the strategy's weights are "measured" (weighted_sticky).
+-- applied only where the strategy's weights are "measured" (weighted_sticky). Where there are more grants than there
+-- may be: {'large', settings, names of the hashes to ask apart}.
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
 local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
+
+local settings_text = redis.call('HGET', KEYS[1], 'settings') or ''
+local rows = {'grants'}
+if ARGV[1] ~= 'rebalance' then
+  rows = {'grants', 'offsets', 'applied', 'snapshots'}
+elseif string.find(settings_text, '"measured"', 1, true) then
+  rows = {'grants', 'applied'}
+end
+local is_apart = ARGV[7] == 'apart'
+local most = tonumber(ARGV[7])
+if most and settings_text ~= '' and redis.call('HLEN', key('grants')) > most then
+  return {'large', settings_text, rows}
+end
 
 -- The clock was set back: what is set by it lies in the future, and is valid from now on for no longer than its
 -- own time. Who renewed since is right already. A live lock ends at most a lease after its holder's last beat,
@@ -47,8 +62,7 @@ local function cap_future(members_ahead)
     end
     if capped then redis.call('HSET', key('members'), members[i], cjson.encode(row)) end
   end
-  local settings = redis.call('HGET', KEYS[1], 'settings')
-  if settings then cap_locks(cjson.decode(settings)['lease_ms']) end
+  if settings_text ~= '' then cap_locks(cjson.decode(settings_text)['lease_ms']) end
 end
 
 if ARGV[1] == 'rebalance' then
@@ -83,8 +97,10 @@ if ARGV[1] == 'tick' then -- an older version, or whoever writes beside the scri
     redis.call('HSET', KEYS[1], 'reports_bytes', text(bytes))
   end
 end
-local grants = redis.call('HGETALL', key('grants'))
-local locks, lock = {}, key('lock:')
+
+local found = {}
+for _, name in ipairs(is_apart and {} or rows) do found[name] = redis.call('HGETALL', key(name)) end
+local grants, locks, lock = found['grants'] or {}, {}, key('lock:')
 for first = 1, #grants, 2 * LOCKS_AT_ONCE do
   local names = {}
   for i = first, math.min(first + 2 * LOCKS_AT_ONCE, #grants) - 1, 2 do
@@ -92,14 +108,8 @@ for first = 1, #grants, 2 * LOCKS_AT_ONCE do
   end
   locks[#locks + 1] = redis.call('MGET', unpack(names))
 end
-local function rows_of(name, is_wanted)
-  return is_wanted and redis.call('HGETALL', key(name)) or {}
-end
-local is_whole = ARGV[1] ~= 'rebalance'
-local weighs = string.find(redis.call('HGET', KEYS[1], 'settings') or '', '"measured"', 1, true)
 return {text(now), run, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', key('members')),
   redis.call('ZRANGE', key('beats'), 0, -1, 'WITHSCORES'), reports,
   redis.call('HGETALL', key('asked')), redis.call('HGETALL', key('target')), grants, locks,
-  rows_of('offsets', is_whole), rows_of('applied', is_whole or weighs),
-  rows_of('snapshots', is_whole), redis.call('HGETALL', key('pauses')),
+  found['offsets'] or {}, found['applied'] or {}, found['snapshots'] or {}, redis.call('HGETALL', key('pauses')),
   redis.call('HGETALL', key('paused')), redis.call('ZRANGE', key('ends'), 0, -1, 'WITHSCORES')}

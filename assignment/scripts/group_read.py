@@ -205,13 +205,14 @@ class Ticker(NamedTuple):
 NO_TICK = Ticker()
 
 
-def read_group(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead]:
+def read_group(purpose: Purpose, ticker: Ticker = NO_TICK, *more: str) -> Call[GroupRead]:
+    """`more`: arguments for large groups (large_group.py)."""
     since = ticker.seen_ms and ticker.seen_ms + TICKER_AWAY_MS
     numbers = map(str, (*ticker.away, ticker.seen_ms, since))
-    return Call("read_group", [purpose.value, *numbers, flag(ticker.serves)], _group_read)
+    return Call("read_group", [purpose.value, *numbers, flag(ticker.serves), *more], group_in)
 
 
-def _group_read(raw: Raw) -> GroupRead:
+def group_in(raw: Raw) -> GroupRead:
     """Raises Damaged; what one member may have written harms only its own row."""
     try:
         return _read_all(raw)

@@ -30,6 +30,7 @@ from assignment.scripts.group_read import (
     read_meta,
 )
 from assignment.scripts.held import Grants, Locks
+from assignment.scripts.large_group import Large, read_unless_large
 from assignment.scripts.lock_events import LockEvent, check_event, read_event
 from assignment.scripts.rows import UNREADABLE, each
 from assignment.scripts.values import pairs_of
@@ -45,7 +46,7 @@ from dashboard.live.connection import (
     sync_client,
 )
 from dashboard.live.queue import last_ticker
-from dashboard.live.scripts import run, run_each, try_each
+from dashboard.live.scripts import run, run_beside, run_each, try_each
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
@@ -70,10 +71,18 @@ class OutboxEntry(NamedTuple):
 def read(group: str, purpose: Purpose, ticker: Ticker = NO_TICK) -> GroupRead:
     """`ticker`: of the tick that reads. Raises GroupDamaged."""
     try:
-        found = run(read_group(purpose, ticker), group)
+        found = _read(group, purpose, ticker)
         return replace(found, meta=ticked(found.meta, ticker if ticker.seen_ms else last_ticker()))
     except (Damaged, redis.ResponseError) as error:  # keys of another kind, or what cannot be read
         raise GroupDamaged(group, error) from error
+
+
+def _read(group: str, purpose: Purpose, ticker: Ticker) -> GroupRead:
+    found = run(read_unless_large(purpose, ticker), group)
+    if not isinstance(found, Large):
+        return found
+    answers = run_beside(found.call, group, found.commands(group))
+    return found.read(answers) or run(read_group(purpose, ticker), group)
 
 
 def some_asked(group: str) -> GroupRead | None:

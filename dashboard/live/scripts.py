@@ -1,7 +1,7 @@
 """Runs the texts of assignment/lua on Redis."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -32,6 +32,28 @@ def run(call: Call[T], group: str) -> T:
     """Raises StoreUnavailable."""
     known = sync_client().register_script(script(call.script).text)
     return call.read(known(keys=GroupKeys(group).of_script, args=call.args))
+
+
+def run_beside(call: Call[Any], group: str, commands: Iterable[Sequence[str]]) -> list[Any]:
+    """The script and then these commands, all at one moment: their answers, as they came but for
+    mappings. Raises StoreUnavailable.
+    """
+    known, asked = script(call.script), list(commands)
+    try:
+        return _at_one_moment(known.sha, call, group, asked)
+    except NoScriptError:
+        sync_client().script_load(known.text)
+        return _at_one_moment(known.sha, call, group, asked)
+
+
+def _at_one_moment(
+    sha: str, call: Call[Any], group: str, commands: Iterable[Sequence[str]]
+) -> list[Any]:
+    keys, pipe = GroupKeys(group).of_script, sync_client().pipeline(transaction=True)
+    pipe.evalsha(sha, len(keys), *keys, *call.args)
+    for command in commands:
+        pipe.execute_command(*command)
+    return list(pipe.execute())
 
 
 Each = Sequence[tuple[Sequence[str], Sequence[str | bytes]]]  # keys and arguments of each
