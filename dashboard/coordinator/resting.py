@@ -74,20 +74,28 @@ def resting(rests: Mapping[str, Rest], _: Set[str], away: Gap) -> Set[str]:
 
 class Known(NamedTuple):
     """What a ticker knows from round to round: by `rows` of all groups, by `at_rest` which of them
-    would rest, and by `resting` which of those do.
+    would rest, and by `resting` which of those do. `ask`: begins the trips of all three.
     """
 
     rows: Callable[[], tuple[Mapping[str, Row], Asking]]
     at_rest: AtRest
     resting: Resting
+    ask: Callable[[], None]
 
 
 def remembering() -> Known:
-    return Known(Rows(), _at_rest(), glances.Watch().resting)
+    rows, kept, watch = Rows(), rests.Known(at_rest.read), glances.Watch()
+
+    def ask() -> None:
+        for one in (rows, kept, watch):
+            one.ask()
+
+    return Known(rows, AtRest(kept.news), watch.resting, ask)
 
 
-def _at_rest() -> AtRest:
-    return AtRest(rests.Known(at_rest.read).news)
+def _reading() -> Known:
+    """Without any memory."""
+    return Known(read_rows, AtRest(rests.Known(at_rest.read).news), resting, lambda: None)
 
 
 class Found(NamedTuple):
@@ -110,7 +118,8 @@ def awake(
     """Groups of one's share to look at now; `known` None: all are read. `failing`: says at which
     the last look failed, as far as anybody noted. Raises StoreUnavailable.
     """
-    known = known or Known(read_rows, _at_rest(), resting)
+    known = known or _reading()
+    known.ask()
     rows, asking = known.rows()
     mine = share_of(rows)
     away, would = glances.away(mine), known.at_rest

@@ -4,7 +4,8 @@ groups have something open that a tick may have to do with.
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from django.db.models.functions import Cast
 from assignment.coordinator.facts import GroupRecord
 from dashboard.coordinator.carrying import AWAY, record_of
 from dashboard.coordinator.records import OPEN
+from dashboard.live import beside
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
@@ -75,25 +77,46 @@ class Rows:
         self._found: Mapping[str, Row] = {}
         self._version: int | None = None  # None: they are not of the database
         self._read_s = 0.0
+        self._asked: Future[int] | None = None
+
+    def ask(self) -> None:
+        """Whether they are still the same, beside other trips."""
+        self._asked = beside.begin(live_groups.rows_version)
 
     def __call__(self) -> tuple[Mapping[str, Row], Asking]:
         """As `read_rows`. Raises StoreUnavailable."""
-        version = live_groups.rows_version()
+        asked, self._asked = self._asked, None
+        version = asked.result() if asked else live_groups.rows_version()
         is_fresh = time.monotonic() - self._read_s < READ_S
         if version == self._version and is_fresh:
             with suppress(*AWAY):
                 return self._found, _asking()
         began_s = time.monotonic()
-        self._found, asking = read_rows()
+        self._found, asking = read_rows(note=_note_beside)
         self._read_s = began_s
         is_of_database = all(row.digest is not None for row in self._found.values())
         self._version = version if is_of_database else None
         return self._found, asking
 
 
-def read_rows(only: str | None = None) -> tuple[dict[str, Row], Asking]:
+def _note_beside(groups: Mapping[str, int]) -> None:
+    """The round does not wait for it."""
+
+    def note() -> None:
+        try:
+            live_groups.note_groups(groups)
+        except StoreUnavailable as error:
+            log.warning("ticks without a database would not know all groups: %s", error)
+
+    beside.begin(note)
+
+
+def read_rows(
+    only: str | None = None, *, note: Callable[[Mapping[str, int]], None] = live_groups.note_groups
+) -> tuple[dict[str, Row], Asking]:
     """All groups or this one, and which of them have something open that a tick may have to do
-    with. While the database is away, those that it had; Redis knows their settings.
+    with. While the database is away, those that it had; Redis knows their settings. `note`: keeps
+    all groups, with their incarnations, for that time.
     """
     try:
         found = Group.objects.annotate(settings_text=Cast(SETTINGS, TextField()))
@@ -107,7 +130,7 @@ def read_rows(only: str | None = None) -> tuple[dict[str, Row], Asking]:
         mine = [one for one in known if only in (None, one[0])]
         return {name: Row(0, incarnation, None) for name, incarnation in mine}, frozenset()
     if only is None:
-        live_groups.note_groups({name: row.incarnation for name, row in rows.items()})
+        note({name: row.incarnation for name, row in rows.items()})
     elif only in rows:
         live_groups.note_group(only, rows[only].incarnation)
     return rows, asking

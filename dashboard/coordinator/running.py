@@ -9,7 +9,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from assignment.coordinator import rebalance as rebalancing
@@ -23,17 +22,14 @@ from dashboard.coordinator.carrying import AWAY, Here, carry_out, want_rebalance
 from dashboard.coordinator.outbox import Task
 from dashboard.coordinator.resting import Awake
 from dashboard.coordinator.rows import is_asking
+from dashboard.live import beside, health, queue
 from dashboard.live import groups as live_groups
-from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 
 SAID_EVERY_S = 1.0
 LATE_S = 3.0
 LOOKS_LEAST_S = 0.5  # of a round, however long it took to find who does not rest
-# A round is as long as the trips to Redis that it makes one after the other, each of which waits
-# where that is busy.
-_beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
 
 log = logging.getLogger(__name__)
@@ -123,7 +119,7 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        ticker, line, asked = self._said().ticker, self._line, _beside.submit(health.troubles)
+        ticker, line, asked = self._said().ticker, self._line, beside.begin(health.troubles)
         found = resting.awake(
             ticker, self._share_of, line.in_order, line.known, lambda: asked.result().failing
         )

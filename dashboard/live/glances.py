@@ -7,8 +7,8 @@ the server says that what was read of it changed (live/tracked.py), or its next 
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import Future
+from functools import lru_cache, partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -19,12 +19,8 @@ from assignment.coordinator.resting import NEVER_MS, Glance, Rest, may_rest_on
 from assignment.scripts.glance import COUNTED, applied_of, counted_of, run_id_of
 from assignment.scripts.group_read import Gap
 from assignment.wire import GroupKeys
-from dashboard.live.connection import (
-    StoreUnavailable,
-    client_at,
-    ms_of,
-    sync_client,
-)
+from dashboard.live import beside
+from dashboard.live.connection import StoreUnavailable, client_at, ms_of, sync_client
 from dashboard.live.deadline import within
 from dashboard.live.nodes import cluster
 from dashboard.live.tracked import Tracked
@@ -54,6 +50,11 @@ class Watch:
     def __init__(self) -> None:
         self._servers: dict[Any, _Watched] = {}
 
+    def ask(self) -> None:
+        """What all servers say of changes until now, beside other trips."""
+        for server in self._servers.values():
+            server.ask()
+
     def resting(self, rests: Mapping[str, Rest], changed: Set[str], away: Gap) -> Set[str]:
         """Those of them that rest on. `changed`: of which there is another rest than the last time,
         or none. `away`: when nobody ticked the last time. Raises StoreUnavailable.
@@ -80,15 +81,27 @@ class _Watched:
     def __init__(self, client: Any) -> None:
         self._tracked = Tracked(client)
         self._reading = _Reading(client, self._tracked)
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
+        self._asked: _Asked | None = None
         self._still: dict[str, int] = {}
         self._moments: list[tuple[int, str]] = []  # a heap of these, and of some that were
         self._group_of: dict[bytes, str] = {}  # key that was read -> its group
         self._before = _OfServer(0, ""), Gap(0, 0)
 
     def close(self) -> None:
+        if self._asked:
+            self._asked.wait()
         self._tracked.close()
-        self._beside.shutdown(wait=False)
+
+    def ask(self) -> None:
+        if self._asked:  # of a round that was broken off; what it was told is nobody's now
+            self._asked.wait()
+            self._forget_all()
+        self._asked = self._begin()
+
+    def _begin(self) -> "_Asked":
+        of_server = beside.begin(self._reading.of_server)
+        changed = beside.begin(lambda: self._tracked.changed(lambda: of_server.result().run_id))
+        return _Asked(of_server, changed)
 
     def forget(self, groups: Set[str]) -> None:
         for name in groups:
@@ -104,17 +117,15 @@ class _Watched:
         return still.keys()
 
     def _bring_forward(self, away: Gap) -> None:
-        """Forgets what is not known any more. Both connections are asked at once: where the server
-        is busy each trip waits.
-        """
-        asked = self._beside.submit(self._reading.of_server)
-        changed = self._tracked.changed(lambda: asked.result().run_id)
-        now, (before, away_before) = asked.result(), self._before
+        """Forgets what is not known any more."""
+        asked, self._asked = self._asked or self._begin(), None
+        asked.wait()
+        now, changed = asked.now.result(), asked.changed.result()
+        before, away_before = self._before
         is_same = now.run_id == before.run_id and now.now_ms >= before.now_ms
         self._before = now, away
         if changed is None or not is_same or away != away_before:
-            self._still.clear()
-            self._moments.clear()
+            self._forget_all()
             return
         for key in changed:
             self._still.pop(self._group_of.get(key, ""), None)
@@ -122,6 +133,10 @@ class _Watched:
             _, name = heappop(self._moments)
             if self._still.get(name, NEVER_MS) <= now.now_ms:
                 del self._still[name]
+
+    def _forget_all(self) -> None:
+        self._still.clear()
+        self._moments.clear()
 
     def _glance(self, asked: Set[str], rests: Mapping[str, Rest], away: Gap) -> None:
         found = self._reading.glances({name: rests[name] for name in asked})
@@ -253,6 +268,16 @@ class _OfServer(NamedTuple):
     run_id: str
 
 
+class _Asked(NamedTuple):
+    now: Future[_OfServer]
+    changed: Future[frozenset[bytes] | None]
+
+    def wait(self) -> None:
+        """Both are over, however they ended."""
+        for one in self:
+            one.exception()
+
+
 class _Reading:
     """Of one server: what it tells of over `tracked`, the rest over connections of the pool."""
 
@@ -263,15 +288,21 @@ class _Reading:
         return _of_server(_read(self._others, {_SERVER: _OF_SERVER}))
 
     def glances(self, rests: Mapping[str, Rest]) -> dict[str, Glance]:
-        """The moment of each is after everything that was read of it."""
+        """The moment of each is after the beats and ends that were read of it. What the server
+        tells of it is read beside that: of what changes afterwards the next round is told.
+        """
         found: dict[str, Glance] = {}
         names = list(rests)
         for first in range(0, len(names), AT_ONCE):
             some = {name: rests[name] for name in names[first : first + AT_ONCE]}
-            told = _read(self._tracked, {n: _told_of(n, r.awaited) for n, r in some.items()})
+            asked = {n: _told_of(n, r.awaited) for n, r in some.items()}
+            beside_it = beside.begin(partial(_read, self._tracked, asked))
             of_members = {n: _moments_of(n) for n, rest in some.items() if rest.patience_ms}
-            moments = _read(self._others, {**of_members, _SERVER: _OF_SERVER})
-            now = _of_server(moments)
+            try:
+                moments = _read(self._others, {**of_members, _SERVER: _OF_SERVER})
+            finally:
+                beside_it.exception()  # it is over
+            told, now = beside_it.result(), _of_server(moments)
             for name, rest in some.items():
                 of_group, of_beats = told[name], moments.get(name, ())
                 if of_group is not None and of_beats is not None:

@@ -5,14 +5,17 @@ and beside it a log of whose row changed, by which a process reads what is new t
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Set
+from concurrent.futures import Future
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
 
+from dashboard.live import beside
 from dashboard.live.connection import own_key, sync_client
 
 CHANGES_KEPT = 10_000  # whoever is further behind reads all
+NEW_MAX = 5_000  # rows of one answer; unpack takes at most 8,000
 WHOLE_EVERY_S = 60.0  # in case somebody else wrote
 
 T = TypeVar("T")
@@ -45,16 +48,46 @@ def _changes() -> str:
     return own_key("rests_changed")
 
 
+# Rows that changed after an entry of the log: {that entry if it is still there, the last one, names
+# and rows}. {}: of so many the caller reads all. ARGV: the entry, how many to read, how many names.
+_NEWS = """
+local entries = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
+if #entries == tonumber(ARGV[2]) then return {} end
+if #entries == 0 then return {'', '', {}, {}} end
+local names, is_known = {}, {}
+for i = 2, #entries do
+  for j = 1, #entries[i][2], 2 do
+    local name = entries[i][2][j]
+    if not is_known[name] then names[#names + 1] = name end
+    is_known[name] = true
+  end
+end
+if #names > tonumber(ARGV[3]) then return {} end
+local rows = #names > 0 and redis.call('HMGET', KEYS[2], unpack(names)) or {}
+return {entries[1][1], entries[#entries][1], names, rows}
+"""
+
+
+class _News(NamedTuple):
+    """`last`: entry of the log; b"": it had none. `rows`: of the names; all where `is_whole`."""
+
+    of: tuple[str, str]  # server and prefix
+    last: bytes
+    rows: Mapping[bytes, bytes | None]
+    is_whole: bool
+
+
 class Known(Generic[T]):
     """What this process has read. `read`: one row; None: of another version."""
 
     def __init__(self, read: Callable[[bytes], T | None]) -> None:
         self._read, self._lock = read, Lock()
-        self._of: tuple[str, str] | None = None  # server and prefix
-        self._last, self._whole_s = b"", -math.inf  # entry of the log; b"": it had none
+        self._of: tuple[str, str] | None = None
+        self._last, self._whole_s = b"", -math.inf
         self._texts: dict[str, bytes] = {}
         self._rows: dict[str, T] = {}
         self._changed = set[str]()
+        self._asked: Future[_News] | None = None
 
     def all(self) -> Mapping[str, T]:
         """By group, as it is now. Raises StoreUnavailable."""
@@ -62,43 +95,47 @@ class Known(Generic[T]):
             self._bring_forward()
             return self._rows.copy()
 
+    def ask(self) -> None:
+        """What the next news are of, beside other trips."""
+        self._asked = beside.begin(self._ask)
+
     def news(self) -> tuple[Mapping[str, T], Set[str]]:
-        """The same, and of which groups it is another than at the news before, or is gone."""
+        """As `all`, and of which groups it is another than at the news before, or is gone."""
         with self._lock:
             self._bring_forward()
             changed, self._changed = self._changed, set()
             return self._rows.copy(), changed
 
     def _bring_forward(self) -> None:
+        asked, self._asked = self._asked, None
+        news = asked.result() if asked else self._ask()
+        if news.is_whole:
+            self._whole_s = time.monotonic()
+            for name in self._texts.keys() - {name.decode() for name in news.rows}:
+                self._put(name, None)
+        for row, text in news.rows.items():
+            self._put(row.decode(), text)
+        self._of, self._last = news.of, news.last
+
+    def _ask(self) -> _News:
         of = settings.REDIS_URL, _key()
         is_old = time.monotonic() - self._whole_s >= WHOLE_EVERY_S
-        new = None if is_old or self._of != of else self._new()
-        if new is None:
-            self._read_whole()
-            self._of = of
-        elif new:
-            changed = list({name: None for _, fields in new for name in fields})
-            found = sync_client().hmget(_key(), changed)
-            for name, text in zip(changed, found, strict=True):
-                self._put(name.decode(), text)
-            self._last = new[-1][0]
+        new = None if is_old or self._of != of or not self._last else self._new(of)
+        return new or self._whole(of)
 
-    def _new(self) -> list[Any] | None:
-        """Entries of the log since the last time; None: that is not known."""
-        if not self._last:
+    def _new(self, of: tuple[str, str]) -> _News | None:
+        """Since the last time; None: that is not known."""
+        ask = sync_client().register_script(_NEWS)
+        found = ask([_changes(), _key()], [self._last, CHANGES_KEPT, NEW_MAX])
+        if not found or found[0] != self._last:  # it was trimmed, or lost
             return None
-        known, *new = sync_client().xrange(_changes(), self._last, count=CHANGES_KEPT) or [None]
-        is_there = known is not None and known[0] == self._last  # not trimmed, or lost
-        return new if is_there and len(new) < CHANGES_KEPT - 1 else None
+        _, last, names, rows = found
+        return _News(of, last, dict(zip(names, rows, strict=True)), False)
 
-    def _read_whole(self) -> None:
+    def _whole(self, of: tuple[str, str]) -> _News:
         pipe = sync_client().pipeline(transaction=True)
         last, rows = pipe.xrevrange(_changes(), count=1).hgetall(_key()).execute()
-        self._last, self._whole_s = last[0][0] if last else b"", time.monotonic()
-        for name in self._texts.keys() - {name.decode() for name in rows}:
-            self._put(name, None)
-        for name, text in rows.items():
-            self._put(name.decode(), text)
+        return _News(of, last[0][0] if last else b"", rows, True)
 
     def _put(self, name: str, text: bytes | None) -> None:
         """What is as it was stays the same object."""

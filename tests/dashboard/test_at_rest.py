@@ -132,3 +132,48 @@ def test_news_are_of_what_somebody_else_wrote_too(
     monkeypatch.setattr(rests, "WHOLE_EVERY_S", 0.0)
     found, new = known.news()
     assert (found.keys(), new) == ({"b"}, {"a", "b"})
+
+
+def test_news_that_were_asked_for_are_of_then(store: Any) -> None:
+    known = rests.Known(read)
+    rests.keep("a", stored())
+    known.news()
+    rests.keep("a", stored(digest=2))
+    known.ask()
+    assert known._asked
+    known._asked.result()
+    rests.keep("b", stored())
+    assert known.news()[1] == {"a"}
+    assert known.news()[1] == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "is_whole"),
+    [
+        ("NEW_MAX", 3, False),
+        ("NEW_MAX", 2, True),
+        ("CHANGES_KEPT", 5, False),
+        ("CHANGES_KEPT", 4, True),
+    ],
+)
+def test_of_too_many_news_all_is_read(
+    store: Any, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, is_whole: bool
+) -> None:
+    known = rests.Known(read)
+    rests.keep("a", stored())
+    known.news()
+    for name in ("a", "b", "c"):
+        rests.keep(name, stored(digest=2))
+    monkeypatch.setattr(rests, bound, most)
+    assert known._ask().is_whole is is_whole
+    assert known.news()[1] == {"a", "b", "c"}
+
+
+def test_after_the_log_was_lost_all_is_read(store: Any) -> None:
+    known = rests.Known(read)
+    rests.keep("a", stored())
+    known.news()
+    store.delete(rests._changes())
+    store.hset(rests._key(), "b", stored())
+    assert known.news()[1] == {"b"}
+    assert known._ask().is_whole

@@ -23,9 +23,9 @@ def rows(group: Group, monkeypatch: pytest.MonkeyPatch) -> Rows:
     one()
     queries = group_rows.read_rows
 
-    def counted(*of: Any) -> Any:
+    def counted(*of: Any, **more: Any) -> Any:
         READ.append(of)
-        return queries(*of)
+        return queries(*of, **more)
 
     READ.clear()
     monkeypatch.setattr(group_rows, "read_rows", counted)
@@ -71,6 +71,17 @@ def test_a_row_that_changed_is_read_by_the_next_round(
     found, _ = rows()
     assert len(READ) == 1 and found == group_rows.read_rows()[0]
     assert (found == before) is (happens is as_deleted)
+
+
+def test_whether_they_are_the_same_may_be_asked_before(rows: Rows, group: Group) -> None:
+    rows.ask()
+    assert rows._asked
+    rows._asked.result()
+    as_another(group)
+    rows()
+    assert not READ
+    rows()
+    assert len(READ) == 1
 
 
 @pytest.mark.parametrize("happens", [as_stored, as_asked_in_vain])

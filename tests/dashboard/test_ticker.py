@@ -16,11 +16,13 @@ from assignment.scripts.group_read import TICKER_AWAY_MS, Purpose
 from dashboard import coordinator
 from dashboard.coordinator import running, ticker
 from dashboard.coordinator.lookers import Lookers
+from dashboard.coordinator.resting import remembering
 from dashboard.coordinator.running import Line, Round, Said
 from dashboard.coordinator.ticker import Ticker, ticker_of
+from dashboard.live import glances, health, queue, rests
 from dashboard.live import groups as live_groups
-from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.tracked import Tracked
 from dashboard.models import Group
 from tests.dashboard.agents import FakeAgent, make_group, until
 
@@ -294,6 +296,34 @@ def test_a_round_that_waits_is_no_time_in_which_nobody_ticked(
     assert queue.last_ticker().away == before.away
     waits.set()
     until(lambda: not live_groups.read(group.name, Purpose.LOOK).members, seconds=1.0)
+
+
+def test_what_a_round_asks_first_it_asks_at_once(
+    group_name: str, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Redis is busy each trip waits for its turn: five, one after the other, five times."""
+    make_group(group_name)
+    line = Line(remembering())
+    for _ in range(2):
+        Round(Said(), line=line).run()
+    together = threading.Barrier(5)
+
+    def met(owner: Any, name: str) -> None:
+        asks = getattr(owner, name)
+
+        def asked(*arguments: Any) -> Any:
+            together.wait(HELD_S)
+            return asks(*arguments)
+
+        monkeypatch.setattr(owner, name, asked)
+
+    met(live_groups, "rows_version")
+    met(health, "troubles")
+    met(rests.Known, "_ask")
+    met(glances._Reading, "of_server")
+    met(Tracked, "changed")
+    assert Round(Said(), line=line).run() == 0
+    assert not together.broken
 
 
 def test_tickers_share_the_groups_and_take_over_from_one_that_died(

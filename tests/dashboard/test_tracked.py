@@ -78,6 +78,35 @@ def test_only_who_changed_is_asked_for(asked: Asked, own: Any) -> None:
     assert asked.tick() == ({"a", "c"}, {"b"}), "it is told of again"
 
 
+def test_what_is_asked_beside_other_trips_is_of_its_own_moment(asked: Asked, own: Any) -> None:
+    asked.watch.ask()
+    [server] = asked.watch._servers.values()
+    server._asked.wait()
+    own.hset(GroupKeys("b").meta, "group_epoch", 2)
+    assert asked.tick() == (set(NAMES), set()), "that was asked before"
+    assert asked.tick() == ({"a", "c"}, {"b"})
+
+
+def test_what_a_round_was_told_that_was_broken_off_is_not_lost(asked: Asked, own: Any) -> None:
+    own.hset(GroupKeys("b").meta, "group_epoch", 2)
+    asked.watch.ask()
+    asked.watch.ask()  # of the next round: the one before never used its answer
+    assert asked.tick() == ({"a", "c"}, set(NAMES))
+
+
+def test_a_server_that_is_away_when_it_is_asked_says_so_where_it_is_waited_for(
+    asked: Asked, own_redis: EmbeddedRedis
+) -> None:
+    own_redis.kill()
+    asked.watch.ask()
+    with pytest.raises(StoreUnavailable):
+        asked.tick()
+    own_redis.start()
+    asked.watch.ask()
+    resting, at = asked.tick()
+    assert at == set(NAMES) and not resting, "another run of Redis"
+
+
 def test_thousands_that_change_at_once_are_all_told_of(own: Any, monkeypatch: Any) -> None:
     names = tuple(f"g{n}" for n in range(3_000))
     pipe = own.pipeline()

@@ -1,0 +1,15 @@
+"""Trips to Redis beside each other. Where it is busy each of them waits for its turn, and one after
+the other they would wait for the sum of that.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+# Whoever waits for another one here was begun after it, so some thread is always free to go on.
+_pool = ThreadPoolExecutor(8, thread_name_prefix="beside")
+
+
+def begin(asked: Callable[[], T]) -> Future[T]:
+    return _pool.submit(asked)
