@@ -26,10 +26,16 @@ local function run_id()
   return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') .. '/' .. replication_id()
 end
 
+local function record_each(kind, partitions, member, fences, at_ms)
+  local before = redis.call('HINCRBY', KEYS[1], 'event_seq', #partitions) - #partitions
+  local events, at = key('events'), text(at_ms)
+  for i, partition in ipairs(partitions) do
+    redis.call('XADD', events, 'MAXLEN', '~', EVENTS_MAX, '*', 'seq', text(before + i), 'type', kind,
+      'partition', partition, 'member', member, 'fence', fences[i], 'at_ms', at)
+  end
+end
 local function record(kind, partition, member, fence, at_ms)
-  local seq = redis.call('HINCRBY', KEYS[1], 'event_seq', 1)
-  redis.call('XADD', key('events'), 'MAXLEN', '~', EVENTS_MAX, '*', 'seq', seq, 'type', kind,
-    'partition', partition, 'member', member, 'fence', fence, 'at_ms', text(at_ms))
+  record_each(kind, {partition}, member, {fence}, at_ms)
 end
 
 -- Whom a change concerns hears of it at once: a member in a stream of its own, in `calls` all of them. An event is
@@ -73,16 +79,21 @@ local function lift_number(name, known)
 end
 
 -- A grant is the text "fence member until_ms ended"; ended is -, released or expired.
-local function grant_of(partition)
-  local value = redis.call('HGET', key('grants'), partition)
-  if not value then return nil end
+local function read_grant(value)
   local fence, member, until_ms, ended = string.match(value, '^(%d+) (%S+) (%d+) (%S+)$')
   return {fence = fence, member = member, until_ms = tonumber(until_ms), ended = ended}
 end
+local function grant_text(fence, member, until_ms, ended)
+  return fence .. ' ' .. member .. ' ' .. until_ms .. ' ' .. ended
+end
+local function grant_of(partition)
+  local value = redis.call('HGET', key('grants'), partition)
+  return value and read_grant(value) or nil
+end
 
 local function store_grant(partition, grant)
-  redis.call('HSET', key('grants'), partition, grant.fence .. ' ' .. grant.member .. ' '
-    .. text(grant.until_ms) .. ' ' .. grant.ended)
+  redis.call('HSET', key('grants'), partition,
+    grant_text(grant.fence, grant.member, text(grant.until_ms), grant.ended))
 end
 
 -- What a consumer may read: partition -> "fence state" in owned:<member>; forgotten only with its fence.
@@ -128,6 +139,37 @@ local function end_grant(partition, grant, kind, at_ms)
   forget_owned(partition, grant)
   record(kind, partition, grant.member, grant.fence, at_ms)
   tell_awaiting(partition, kind)
+end
+
+local PART = 1000 -- partitions of one command; unpack has a limit of about 8,000
+local function parts_of(names)
+  local parts = {}
+  for first = 1, #names, PART do
+    parts[#parts + 1] = {unpack(names, first, math.min(first + PART - 1, #names))}
+  end
+  return parts
+end
+local function locks_of(partitions)
+  local names, lock = {}, key('lock:')
+  for i, partition in ipairs(partitions) do names[i] = lock .. partition end
+  return names
+end
+
+-- The same as end_grant for each that a member holds, under its live lock and as `owned` has it; the calls around it
+-- are shared. A part at most.
+local function end_held(member, partitions, fences, kind, at_ms)
+  if #partitions == 0 then return end
+  local grants, at = {}, text(at_ms)
+  for i, partition in ipairs(partitions) do
+    grants[2 * i - 1], grants[2 * i] = partition, grant_text(fences[i], member, at, kind)
+  end
+  redis.call('DEL', unpack(locks_of(partitions)))
+  redis.call('HSET', key('grants'), unpack(grants))
+  redis.call('HDEL', key('owned:' .. member), unpack(partitions))
+  record_each(kind, partitions, member, fences, at_ms)
+  for _, awaiting in ipairs(redis.call('HMGET', key('awaited'), unpack(partitions))) do
+    if awaiting then tell(awaiting, kind) end
+  end
 end
 
 local function setting(name)
@@ -188,16 +230,21 @@ end
 -- Its locks end (a live one now, a lost one when it ran out), and what its consumer said goes.
 local function end_locks(member, kind)
   local now = now_ms()
-  for _, partition in ipairs(redis.call('HKEYS', key('owned:' .. member))) do
-    local grant = grant_of(partition)
-    if grant and grant.member == member and grant.ended == '-' then
-      if holds(partition, member, grant.fence) then
-        redis.call('DEL', key('lock:' .. partition))
-        end_grant(partition, grant, kind, now)
-      else
-        end_grant(partition, grant, 'expired', math.min(grant.until_ms, now))
+  for _, part in ipairs(parts_of(redis.call('HKEYS', key('owned:' .. member)))) do
+    local locks = redis.call('MGET', unpack(locks_of(part)))
+    local held, fences = {}, {}
+    for i, stored in ipairs(redis.call('HMGET', key('grants'), unpack(part))) do
+      local grant = stored and read_grant(stored)
+      if grant and grant.member == member and grant.ended == '-' then
+        if locks[i] == member .. '/' .. grant.fence then
+          held[#held + 1] = part[i]
+          fences[#fences + 1] = grant.fence
+        else
+          end_grant(part[i], grant, 'expired', math.min(grant.until_ms, now))
+        end
       end
     end
+    end_held(member, held, fences, kind, now)
   end
   redis.call('DEL', key('owned:' .. member), key('progress:' .. member))
   redis.call('ZREM', key('ends'), member)

@@ -9,7 +9,6 @@
 -- applied only where the strategy's weights are "measured" (weighted_sticky). Where there are more grants than there
 -- may be: {'large', settings, names of the hashes to ask apart}.
 local GAPS_KEPT = 8 -- of the times in which a sign of life may have been missed
-local LOCKS_AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local now, run = now_ms(), run_id()
 
 local settings_text = redis.call('HGET', KEYS[1], 'settings') or ''
@@ -101,9 +100,9 @@ end
 local found = {}
 for _, name in ipairs(is_apart and {} or rows) do found[name] = redis.call('HGETALL', key(name)) end
 local grants, locks, lock = found['grants'] or {}, {}, key('lock:')
-for first = 1, #grants, 2 * LOCKS_AT_ONCE do
+for first = 1, #grants, 2 * PART do
   local names = {}
-  for i = first, math.min(first + 2 * LOCKS_AT_ONCE, #grants) - 1, 2 do
+  for i = first, math.min(first + 2 * PART, #grants) - 1, 2 do
     names[#names + 1] = lock .. grants[i]
   end
   locks[#locks + 1] = redis.call('MGET', unpack(names))

@@ -2,17 +2,28 @@
 -- more, or in another state: one that arrives late must not take what was given back meanwhile).
 local member = ARGV[1]
 local now = now_ms()
-local answers, released = {}, false
+local answers, names, asked, released = {}, {}, {}, false
 for i = 2, #ARGV, 3 do
-  local partition, fence = ARGV[i], ARGV[i + 1]
-  local held = holds(partition, member, fence)
-    and redis.call('HGET', key('owned:' .. member), partition) == fence .. ' ' .. ARGV[i + 2]
-  if held then
-    redis.call('DEL', key('lock:' .. partition))
-    end_grant(partition, {fence = fence, member = member}, 'released', now)
-    released = true
+  names[#names + 1] = ARGV[i]
+  asked[#asked + 1] = {fence = ARGV[i + 1], state = ARGV[i + 2]}
+end
+for _, part in ipairs(parts_of(names)) do
+  local locks = redis.call('MGET', unpack(locks_of(part)))
+  local owned = redis.call('HMGET', key('owned:' .. member), unpack(part))
+  local held, fences, is_given = {}, {}, {}
+  for i, partition in ipairs(part) do
+    local one = asked[#answers + 1]
+    local is_held = locks[i] == member .. '/' .. one.fence and owned[i] == one.fence .. ' ' .. one.state
+    if is_held and not is_given[partition] then
+      held[#held + 1], fences[#fences + 1] = partition, one.fence
+      is_given[partition] = true
+      answers[#answers + 1] = 1
+    else
+      answers[#answers + 1] = 0
+    end
   end
-  answers[#answers + 1] = held and 1 or 0
+  end_held(member, held, fences, 'released', now)
+  released = released or #held > 0
 end
 if released then hint('released', member) end
 return answers

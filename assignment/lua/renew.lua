@@ -1,7 +1,6 @@
 -- ARGV: speaker, ttl_ms, then partition, fence, ... (may be none). Answers {'fenced'} and touches nothing when
 -- it is not a member, else {'ok', incarnation, target_incarnation, target_epoch, mode_epoch, 1 or 0 per
 -- partition ...}.
-local AT_ONCE = 1000 -- unpack has a limit of about 8,000
 local member, now = speaks_for(ARGV[1]), now_ms()
 local until_ms = text(now + tonumber(ARGV[2]))
 if not member then return {'fenced'} end
@@ -43,7 +42,7 @@ local function renew(first, last)
   if granted > 0 then redis.call('HSET', key('grants'), unpack(grants)) end
 end
 
-for first = 3, #ARGV, 2 * AT_ONCE do renew(first, math.min(first + 2 * AT_ONCE, #ARGV + 1) - 1) end
+for first = 3, #ARGV, 2 * PART do renew(first, math.min(first + 2 * PART, #ARGV + 1) - 1) end
 -- Unless it holds more than it renewed: what it left out ends when it would have.
 local all = redis.call('HLEN', key('owned:' .. member))
 if all == 0 then

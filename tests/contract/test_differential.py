@@ -76,6 +76,7 @@ PLANTED = (
     "report_never_hears_of_ready_learners", "join_forgets_that_it_was_told_to_leave",
     "drain_changes_no_epoch", "switch_without_compare", "switch_that_moves",
     "acquire_forgets_the_mode", "set_target_forgets_the_mode",
+    "release_that_leaves_what_was_owned",
 )  # fmt: skip
 
 

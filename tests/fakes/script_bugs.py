@@ -69,13 +69,13 @@ def commit_never_says_already(patch: Patch) -> None:
 
 def acquire_with_fence_reused(patch: Patch) -> None:
     """The next owner gets the fence of the one before."""
-    last = "before and tonumber(before.fence) or 0"
+    last = "stored and tonumber(befores[i].fence) or 0"
     plant(patch, "acquire", (last, f"({last}) - 1"))
 
 
 def acquire_gives_a_stale_own_lock_back(patch: Patch) -> None:
     """Although another may have had a newer fence that Redis lost."""
-    own = "elseif holder == member"
+    own = "if holder == member"
     plant(patch, "acquire", (f"{own} and tonumber(fence) > lowest", own))
 
 
@@ -88,13 +88,18 @@ def acquire_under_any_run(patch: Patch) -> None:
 
 def release_that_resets_the_counter(patch: Patch) -> None:
     """What was given up is forgotten, and its fences start anew."""
-    forgotten = "    redis.call('HDEL', key('grants'), partition)"
-    plant(patch, "release", before("    released = true", forgotten))
+    forgotten = "  if #held > 0 then redis.call('HDEL', key('grants'), unpack(held)) end"
+    plant(patch, "release", before("  released = released or", forgotten))
 
 
 def release_does_not_compare(patch: Patch) -> None:
-    last = "  fence = (grant_of(partition) or {fence = fence}).fence"
-    plant(patch, "release", before("  local held = holds(", last))
+    last = "    one.fence = (grant_of(partition) or one).fence"
+    plant(patch, "release", before("    local is_held = locks[i]", last))
+
+
+def release_that_leaves_what_was_owned(patch: Patch) -> None:
+    forgets = "  redis.call('HDEL', key('owned:' .. member), unpack(partitions))\n"
+    plant(patch, "release", (forgets, ""))
 
 
 def renew_that_takes_back(patch: Patch) -> None:
