@@ -1,4 +1,5 @@
-"""Listens to what concerns a member, so that a change is acted on at once and not at the next beat.
+"""Listens to what concerns a member, so that a change is acted on at once and not at the next beat;
+what all of a large group are told, one after the other (member/pacing.py).
 
 Nothing depends on a hint: whoever misses one reads the same facts with the next renew.
 """
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 from agent.store.door import StoreUnavailable
 from agent.store.group import GroupStore
+from assignment.member import pacing
 from assignment.types import Reason
 
 WAIT_MS = 10_000
@@ -35,6 +37,7 @@ class HintListener:
         self._store = store
         self._hear = hear
         self._member_id = member_id
+        self._phase = pacing.phase_of(member_id)
         self._deliver = deliver
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
@@ -66,4 +69,5 @@ class HintListener:
             after = heard.after
             if heard.reasons:
                 self._hear(heard.reasons)
+                self._closed.wait(pacing.called_ms(heard.members, self._phase) / 1e3)
                 self._deliver(Hinted(heard.reasons))

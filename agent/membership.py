@@ -70,6 +70,7 @@ class Membership:
     _owned_doubtful: bool = False
     _idle: tuple[int, int] | None = None
     _idle_said: tuple[int, int] | None = None
+    members: int = 0  # of the group, when its target was read last
 
     def __post_init__(self, settings: GroupSettings, unserved_for_ms: int) -> None:
         self.state = MemberState(settings=settings, unserved_for_ms=unserved_for_ms)
@@ -160,6 +161,7 @@ class Membership:
     def read_target(self) -> None:
         """Straight from Redis, so that a member cut off from the dashboard follows it too."""
         seen: MemberTarget = self.store.target(self.member_id)
+        self.members = seen.members
         self.feed(messages.IdentityRead(seen.meta.identity))
         if is_foreign(self.state, self.clock()):
             return  # another group's settings, epochs and targets

@@ -81,8 +81,8 @@ class DashboardSession:
         return self._leave_failed or self.clock() - self.leave_sent_ms >= LEAVE_HEARD_WITHIN_MS
 
     def beat_when_due(self, health: wire.ConsumerHealth) -> None:
-        """At once when something changed, else every heartbeat_ms; never two at a time. A process
-        that stops says no more: its member shall count as it was.
+        """Soon when something changed (pacing.news_ms), else every heartbeat_ms; never two at once.
+        A process that stops says no more: its member shall count as it was.
         """
         if self.courier.busy or self.leave_sent_ms is not None:
             return
@@ -98,7 +98,10 @@ class DashboardSession:
         unserved = unserved_of(state.troubles, now_ms)
         reasons = {partition: one.reason for partition, one in unserved.items()}
         facts = (owned, able, leaving, health.state, health.why, state.target, roles, reasons)
-        if now_ms < self.next_beat_ms and (facts == self._said or self._held_back):
+        if facts != self._said and not self._held_back:
+            wait_ms = 0 if leaving else pacing.news_ms(self.membership.members, self.phase)
+            self.next_beat_ms = min(self.next_beat_ms, now_ms + wait_ms)
+        if now_ms < self.next_beat_ms:
             return
         self._said = facts
         learns = any(c.role is Role.LEARNER and not c.ready for c in replicas.values())

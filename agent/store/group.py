@@ -33,12 +33,13 @@ HINTS_MAX = 1_000  # a stream of them keeps about as many
 class MemberTarget:
     """What Redis says at one moment. `row` None: no target was written for this member.
 
-    `drain` None: it is no member.
+    `drain` None: it is no member. `members`: how many the group has.
     """
 
     meta: Meta
     row: TargetRow | None
     drain: Drain | None = Drain.NONE
+    members: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Hints:
 
     after: Mapping[str, str]  # where to go on, in each stream
     reasons: frozenset[str]
+    members: int = 0  # who were told the same; 0: this one alone
 
 
 class GroupStore:
@@ -128,17 +130,19 @@ class GroupStore:
 
     def target(self, member_id: str) -> MemberTarget:
         """The group's epochs and settings with this member's row, as read at one moment."""
-        meta, row, member = self.door.ask_together(
+        meta, row, member, members = self.door.ask_together(
             (
                 ("HGETALL", self.keys.meta),
                 ("HGET", self.keys.target, member_id),
                 ("HGET", self.keys.members, member_id),
+                ("HLEN", self.keys.members),
             )
         )
         return MemberTarget(
             group_read.read_meta(meta),
             wire.parse_target(row.decode()) if row else None,
             group_read.read_member(member_id, member).drain if member else None,
+            int(members),
         )
 
     # --- batches ----------------------------------------------------------------------------------
@@ -243,8 +247,10 @@ class GroupStore:
         found = self.door.wait(after, timeout_ms, HINTS_MAX)
         heard = {stream.decode(): entries for stream, entries in found}
         ends = {stream: entries[-1][0].decode() for stream, entries in heard.items()}
-        reasons = (dict(pairs(f))[b"reason"] for entries in heard.values() for _, f in entries)
-        return Hints({**after, **ends}, frozenset(reason.decode() for reason in reasons))
+        hints = [dict(pairs(f)) for entries in heard.values() for _, f in entries]
+        reasons = frozenset(hint[b"reason"].decode() for hint in hints)
+        told = max((int(hint.get(b"members", 0)) for hint in hints), default=0)
+        return Hints({**after, **ends}, reasons, told)
 
     def run(self, call: Call[T]) -> T:
         return call.read(self.door.run(self._on_group(call)))

@@ -48,8 +48,10 @@ local function tell(member, reason)
   redis.call('XADD', name, 'MAXLEN', '~', TOLD_MAX, '*', 'reason', reason)
   redis.call('PEXPIRE', name, TOLD_FOR_MS)
 end
+-- How many hear of it says when each of them acts on it (member/pacing.py).
 local function tell_all(reason)
-  redis.call('XADD', key('calls'), 'MAXLEN', '~', CONTROL_MAX, '*', 'reason', reason)
+  redis.call('XADD', key('calls'), 'MAXLEN', '~', CONTROL_MAX, '*', 'reason', reason,
+    'members', redis.call('HLEN', key('members')))
 end
 
 -- `control` has every change once, whoever is told of it: why a rebalance is due, and what older agents listen to.

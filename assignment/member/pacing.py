@@ -9,6 +9,10 @@ RETRY_EARLIEST = 0.5  # of the pause: who failed together does not come again to
 REJOIN_WITHIN_MS = 500  # what fenced one member may have fenced all: they do not all join at once
 RETRY_LATER = (1.0, 1.5)  # of what a dashboard asked for: nor do those whom it refused together
 
+CALLED_A_SECOND = 6_000  # members of a group that act on what all of them were told
+NEWS_A_SECOND = 1_000  # heartbeats of a group that are not due
+FEW = 100  # members, who do so at once: a tenth of a second more or less
+
 ASKED_APART_MAX_MS = 5_000  # half of the time that a lock lives
 
 
@@ -22,6 +26,26 @@ def next_beat_ms(now_ms: int, pause_ms: int, phase: float) -> int:
     beside each other, by their phases: what made all beat at once (a target, say) leaves them so.
     """
     return now_ms + pause_ms - (now_ms - int(phase * pause_ms)) % pause_ms
+
+
+def called_ms(members: int, phase: float) -> int:
+    """How long one of so many waits with what all were told. Ten thousand that read a target and
+    ask for their locks at once keep Redis from everybody else for a second or two; each that would
+    read it by itself meanwhile, with its next renew, does.
+    """
+    return _beside(members, phase, CALLED_A_SECOND)
+
+
+def news_ms(members: int, phase: float) -> int:
+    """How long one of so many waits that has something new to say before its heartbeat is due. What
+    changes for all at once is told by all: ten thousand would double their heartbeats just when all
+    of them ask for locks. They tell it when they would beat anyway.
+    """
+    return _beside(members, phase, NEWS_A_SECOND)
+
+
+def _beside(members: int, phase: float, a_second: int) -> int:
+    return int(phase * members * 1_000 / a_second) if members > FEW else 0
 
 
 def rejoin_ms(phase: float, heartbeat_ms: int) -> int:

@@ -29,6 +29,7 @@ class Scene:
             replicas=SimpleNamespace(reports=dict),
             settings_epoch=NO_EPOCH,
             target=NO_EPOCH,
+            members=0,
             feed=lambda _: None,
         )
         self.session = DashboardSession(
@@ -103,6 +104,37 @@ def test_what_changes_waits_for_the_beat_when_the_dashboard_asked_to_come_later(
     scene.hear(scene.sent[-1], None)
     scene.now_ms += 1
     assert scene.beat(rows=2), "one that is only away asked for nothing"
+
+
+def test_what_changes_for_all_of_a_large_group_is_told_by_one_after_the_other() -> None:
+    scenes = [Scene(f"m{n}") for n in range(500)]
+    waits = []
+    for scene in scenes:
+        scene.beat()
+        scene.hear(scene.sent[-1], None)
+        scene.session.membership.members = len(scenes)
+        scene.session.next_beat_ms = scene.now_ms + 3_000
+        scene.now_ms += 1
+        told_at_once = scene.beat(rows=1)
+        waits.append(0 if told_at_once else scene.session.next_beat_ms - scene.now_ms)
+        assert scene.beat(rows=2) is told_at_once, "more news move it no further"
+        scene.now_ms += waits[-1]
+        assert scene.beat(rows=3)
+    assert max(waits) <= 500
+    assert len({wait // 50 for wait in waits}) == 10, "a thousand a second"
+
+
+def test_who_leaves_a_large_group_says_so_at_once() -> None:
+    scene = Scene("m7")
+    scene.beat()
+    scene.hear(scene.sent[-1], None)
+    membership: Any = scene.session.membership
+    membership.members = 10_000
+    scene.session.next_beat_ms = scene.now_ms + 3_000
+    scene.now_ms += 1
+    assert not scene.beat(rows=1)
+    membership.state = replace(scene.state, signalled=True)
+    assert scene.beat(rows=1)
 
 
 def test_a_join_comes_again_no_sooner_than_it_was_asked_to() -> None:

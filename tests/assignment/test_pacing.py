@@ -36,3 +36,16 @@ def test_who_is_not_taken_in_asks_less_often_up_to_once_a_heartbeat() -> None:
 def test_the_fenced_join_anew_within_half_a_second() -> None:
     assert [pacing.rejoin_ms(p, 3_000) for p in (0.0, 0.5, 0.998)] == [0, 250, 499]
     assert pacing.rejoin_ms(0.5, 100) == 50
+
+
+def test_what_all_are_told_a_large_group_does_beside_each_other() -> None:
+    phases = [pacing.phase_of(f"m{n}") for n in range(10_000)]
+    called = [pacing.called_ms(10_000, phase) for phase in phases]
+    assert max(called) < 10_000 * 1_000 / pacing.CALLED_A_SECOND
+    in_first_second = sum(wait_ms < 1_000 for wait_ms in called)
+    assert abs(in_first_second - pacing.CALLED_A_SECOND) < 300
+    assert pacing.news_ms(10_000, 0.5) == 5_000
+
+
+def test_few_members_wait_for_nobody() -> None:
+    assert pacing.called_ms(pacing.FEW, 0.999) == pacing.news_ms(pacing.FEW, 0.999) == 0

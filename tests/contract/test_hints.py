@@ -38,6 +38,21 @@ class Listeners:
         return told
 
 
+def test_a_call_to_all_says_how_many_they_are(world: World, listeners: Listeners) -> None:
+    world.configure()
+    world.set_incarnation(1)
+    for member in ("a", "b", "c"):
+        world.join(member)
+    keys = world.keys
+    of_all = world.store.last_hints(keys.hints("a"), keys.calls)
+    world.assign(a={P0}, b={P1}, c=set())
+    assert world.store.wait_hints(of_all, 1).members == 3
+    own = world.store.last_hints(keys.hints("a"), keys.calls)
+    world.run(dashboard_side.set_drain(Drain.LEAVING, ["a"]))
+    hints = world.store.wait_hints(own, 1)
+    assert hints.reasons and hints.members == 0, "told to this one alone"
+
+
 @pytest.fixture
 def listeners(world: World) -> Listeners:
     return Listeners(world)

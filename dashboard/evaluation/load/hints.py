@@ -6,9 +6,11 @@ the server's limit. What is done about a hint is the same.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import hiredis
 
+from assignment.member import pacing
 from assignment.scripts.values import pairs_of
 from assignment.types import Reason
 from assignment.wire import GroupKeys
@@ -51,11 +53,17 @@ async def _listen(line: RedisLine, hearers: Mapping[str, Sequence[LightMember]])
         (found,) = await line.ask(command)
         for name, entries in found or ():
             after[name.decode()] = entries[-1][0]
-            reasons = (dict(pairs_of(fields))["reason"].decode() for _, fields in entries)
-            _tell(hearers[name.decode()], reasons)
+            hints = [dict(pairs_of(fields)) for _, fields in entries]
+            told = max(int(hint.get("members", 0)) for hint in hints)
+            _tell(hearers[name.decode()], [hint["reason"].decode() for hint in hints], told)
 
 
-def _tell(members: Sequence[LightMember], reasons: Iterable[str]) -> None:
+def _tell(members: Sequence[LightMember], reasons: Iterable[str], told: int = 0) -> None:
+    """`told`: how many heard the same, as agents wait then."""
     wants_target = bool(set(reasons).difference(OF_LOCKS))
     for member in members:
-        member.hinted(wants_target=wants_target)
+        if wait_ms := pacing.called_ms(told, member.phase):
+            hinted = partial(member.hinted, wants_target=wants_target)
+            member.loop.call_later(wait_ms / 1e3, hinted)
+        else:
+            member.hinted(wants_target=wants_target)

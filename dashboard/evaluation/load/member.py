@@ -63,6 +63,7 @@ class LightMember:
     beat_due_s: float = 0.0
     join_pause_ms: int = pacing.JOIN_RETRY_MS
     wants_target: bool = False
+    members: int = 0  # of its group, when the target was read last
     acting: Any = None
     beat_timer: Any = None
     renew_timer: Any = None
@@ -138,14 +139,17 @@ class LightMember:
         self.loop.call_later(max(pause_ms, asked_ms) / 1e3, self.join)
 
     def beat(self) -> None:
-        """When it is due, or at once when something changed; never two at a time."""
+        """When it is due, or soon when something changed; never two at a time."""
         if self.is_killed or self.web.is_busy or not self.state.joined:
             return
         state, now_s = self.state, self.loop.time()
         owned = {str(p): f"{h.fence} {h.state}" for p, h in state.held.items()}
         able = unable_because(state, self.now_ms) is None
         facts = (owned, able, state.target)
-        if now_s < self.beat_due_s and (facts == self.said or self.is_held_back):
+        if facts != self.said and not self.is_held_back:
+            wait_s = pacing.news_ms(self.members, self.phase) / 1e3
+            self._beat_at(min(self.beat_due_s, now_s + wait_s))
+        if now_s < self.beat_due_s:
             return
         self.said, due_s = facts, min(self.beat_due_s, now_s)
         pause_ms = state.settings.heartbeat_ms
@@ -330,7 +334,9 @@ class LightMember:
 
     async def _read_target(self) -> None:
         keys, self.wants_target = GroupKeys(self.store.group), False
-        raw, row = await self.store.ask(("HGETALL", keys.meta), ("HGET", keys.target, self.name))
+        raw, row, self.members = await self.store.ask(
+            ("HGETALL", keys.meta), ("HGET", keys.target, self.name), ("HLEN", keys.members)
+        )
         meta = group_read.read_meta(raw)
         self._see(meta.mode)
         if meta.settings is not None and meta.settings != self.state.settings:
