@@ -1,6 +1,7 @@
 """Carries out what the rules ask for: in Redis here, in the database by `records`."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ RAISED: dict[tuple[int, str], int] = {}  # group -> incarnation that this proces
 NOBODY = outbox.Task()
 QUERY = object()
 AWAY = (OperationalError, InterfaceError, InternalError)  # it does not answer, or refuses to write
-EXPIRES_S = 30  # a stopped worker finds few tasks of a rebalance; the tick asks again
 SHOWN_MAX = 3  # arguments of a script that the log tells
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ def want_rebalance(group_name: str) -> bool:
     if not queue.want(group_name):
         return False
     later = {"countdown": pause_s} if (pause_s := queue.pause_s(group_name)) else {}
-    if _publish("rebalance", group_name, **later):
+    if _publish("rebalance", group_name, int(time.time() * 1e3), **later):
         return True
     queue.unpublish(group_name)
     return False
@@ -210,9 +210,9 @@ def want_history(awaited: Mapping[str, bool]) -> bool:
     return False
 
 
-def _publish(task: str, *arguments: str, **options: float) -> bool:
+def _publish(task: str, *arguments: str | int, **options: float) -> bool:
     try:
-        app.send_task(f"dashboard.{task}", arguments, **{"expires": EXPIRES_S, **options})
+        app.send_task(f"dashboard.{task}", arguments, **options)
     except (BrokerAway, OSError) as error:
         log.warning("%s of %s not published: %s", task, arguments or "all", error)
         return False

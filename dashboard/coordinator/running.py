@@ -179,7 +179,11 @@ def _look_at(one: Awake) -> None:
 
 
 def rebalance_in_turn(group_name: str, task_id: str, worker: str) -> str:
-    """As a task: while the group's runs have had their share it is published anew, for later."""
+    """As a task: while the group's runs have had their share it is published anew, for later; of
+    one whose triggers were another's there is nothing left to do.
+    """
+    if not queue.is_wanted(group_name):
+        return "an earlier run did it"
     if queue.pause_s(group_name):
         queue.unpublish(group_name)
         want_rebalance(group_name)

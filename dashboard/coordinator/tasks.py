@@ -11,6 +11,7 @@ from django.db import DatabaseError
 from dashboard import coordinator
 from dashboard.agents import rights
 from dashboard.live import health
+from dashboard.live import queue as waits
 from dashboard.live.connection import StoreUnavailable
 from dashboard.records import chain
 from dashboard.webhooks import queue
@@ -48,7 +49,9 @@ def keep_users() -> str:
 
 
 @_task
-def rebalance(group_name: str) -> str:
+def rebalance(group_name: str, published_ms: int = 0) -> str:
+    if published_ms:
+        waits.note_wait(published_ms)
     asked = current_task.request
     return coordinator.rebalance_in_turn(group_name, asked.id or "", asked.hostname or "")
 

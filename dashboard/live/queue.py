@@ -2,8 +2,10 @@
 
 A trigger counts itself in `wanted` and only who sets `queued` publishes. A run holds `running`,
 forgets `queued`, then takes `wanted`; after it has let go it looks at `wanted` again, for triggers
-whose own run found it busy. One that was killed never does: the next trigger after its lease is the
-one that counts, so the task that found it busy lets one be published again soon.
+whose own run found it busy. A task whose triggers another one took does nothing. None is too old to
+be run: where the workers are behind, all would be. One that was killed never looks again: the next
+trigger after its lease is the one that counts, so the task that found it busy lets one be published
+again soon.
 
 Whatever its members do, a group's runs take SHARE of one worker's time: what they took beyond that
 is waited for before the next one, PAUSE_MAX_S at most. After a quiet while the first runs follow
@@ -28,6 +30,9 @@ from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_
 from dashboard.live.leases import lease
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
+QUEUED_MOST_MS = 120_000
+WAITS = 3  # times what tasks waited last, where that is more: it is there, and has its turn
+WAIT_KNOWN_S, WAIT_KEPT_MS = 1.0, 60_000
 BUSY_MS = 1_000  # after a task found a run at work: as often as the tick asks
 ASK_AGAIN_S = 0.1
 TICKER_KNOWN_S = 0.5
@@ -78,10 +83,33 @@ def want(group: str) -> bool:
 
 def _is_first(wish: Any, queued: str) -> bool:
     """`wish`: a pipeline that counts it."""
-    is_first = bool(wish.set(queued, 1, nx=True, px=QUEUED_MS).execute()[-1])
+    queued_ms = _queued_ms()
+    is_first = bool(wish.set(queued, 1, nx=True, px=queued_ms).execute()[-1])
     if not is_first:
-        keep_within(queued, QUEUED_MS)
+        keep_within(queued, queued_ms)
     return is_first
+
+
+def note_wait(published_ms: int) -> None:
+    """A task was taken that was published then, by this machine's clock or another's."""
+    wait_ms = min(max(int(time.time() * 1e3) - published_ms, 0), QUEUED_MOST_MS)
+    if wait_ms * WAITS > QUEUED_MS:
+        sync_client().set(own_key("task_wait_ms"), wait_ms, px=WAIT_KEPT_MS)
+
+
+_wait_known: tuple[str, float, int] = "", -math.inf, 0  # key, when that was read, ms
+
+
+def _queued_ms() -> int:
+    """How long a task that was published blocks another one. Where there are more groups than the
+    workers get through in QUEUED_MS, a second task of each would wait behind the first, and a third
+    one: they would take the time of what they wait for.
+    """
+    global _wait_known
+    key, now_s = own_key("task_wait_ms"), time.monotonic()
+    if _wait_known[0] != key or now_s - _wait_known[1] >= WAIT_KNOWN_S:
+        _wait_known = key, now_s, int(sync_client().get(key) or 0)
+    return min(max(QUEUED_MS, WAITS * _wait_known[2]), QUEUED_MOST_MS)
 
 
 def unpublish(group: str) -> None:

@@ -1,6 +1,8 @@
 """One run of a group's rebalance at a time, and what a killed one leaves behind."""
 
+import base64
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +14,9 @@ from assignment.wire import GroupKeys
 from dashboard import coordinator
 from dashboard.celery import QUEUE
 from dashboard.coordinator import running, tasks
-from dashboard.coordinator.carrying import Here
+from dashboard.coordinator.carrying import Here, want_history
 from dashboard.live import leases, queue
-from dashboard.live.connection import StoreUnavailable
+from dashboard.live.connection import StoreUnavailable, own_key
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import run
 from dashboard.models import Group, Rebalance
@@ -85,6 +87,52 @@ def test_a_group_that_is_always_due_leaves_most_of_a_worker_to_others(
     assert runs == [group.name]
     assert 0 < queue.pause_s(group.name) <= queue.PAUSE_MAX_S
     assert queue.pause_s("another") == 0
+
+
+def test_a_task_whose_triggers_another_one_took_does_nothing(
+    group: Group, agent: FakeAgent, store: Any
+) -> None:
+    agent.start()
+    coordinator.want_rebalance(group.name)
+    tasks.rebalance(group.name)
+    assert Rebalance.objects.count() == 1
+    epoch = store.hget(GroupKeys(group.name).meta, "coordinator_epoch")
+    assert tasks.rebalance(group.name) == "an earlier run did it"
+    assert store.hget(GroupKeys(group.name).meta, "coordinator_epoch") == epoch, "it read nothing"
+    coordinator.want_rebalance(group.name)
+    assert tasks.rebalance(group.name) != "an earlier run did it"
+
+
+def test_no_task_is_too_old_to_be_run(group: Group, store: Any) -> None:
+    """Where more groups wait than the workers get through in time, all would be too old."""
+    coordinator.want_rebalance(group.name)
+    assert want_history({group.name: True})
+    for place in range(2):
+        told = json.loads(store.lindex(f"{group.name}:celery:{QUEUE}", place))["headers"]
+        assert told["expires"] is None, told["task"]
+
+
+def test_where_tasks_wait_long_no_second_one_waits_behind_the_first(
+    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "WAIT_KNOWN_S", 0.0)
+    queued = QueueKeys(group.name).queued
+    assert coordinator.want_rebalance(group.name)
+    assert 0 < store.pttl(queued) <= queue.QUEUED_MS
+    body = json.loads(store.lindex(f"{group.name}:celery:{QUEUE}", 0))["body"]
+    [[name, published_ms], _, _] = json.loads(base64.b64decode(body))
+    assert name == group.name
+    assert abs(published_ms - time.time() * 1e3) < 60_000
+    tasks.rebalance(group.name, int(time.time() * 1e3) - 20_000)
+    assert coordinator.want_rebalance(group.name)
+    assert 55_000 < store.pttl(queued) <= 61_000, "three times that"
+    queue.note_wait(1)
+    queue.unpublish(group.name)
+    queue.want(group.name)
+    assert store.pttl(queued) == pytest.approx(queue.QUEUED_MOST_MS, abs=2_000), "at most"
+    store.delete(own_key("task_wait_ms"))
+    queue.note_wait(int(time.time() * 1e3))
+    assert not store.exists(own_key("task_wait_ms")), "there is nothing to remember"
 
 
 def test_who_runs_when_is_not_for_the_members_to_say(group: Group, store: Any) -> None:
