@@ -50,8 +50,8 @@ local function tell(member, reason)
 end
 -- How many hear of it says when each of them acts on it (member/pacing.py).
 local function tell_all(reason)
-  redis.call('XADD', key('calls'), 'MAXLEN', '~', CONTROL_MAX, '*', 'reason', reason,
-    'members', redis.call('HLEN', key('members')))
+  redis.call('XADD', key('calls'), 'MAXLEN', '~', CONTROL_MAX, '*',
+    'members', redis.call('HLEN', key('members')), 'reason', reason)
 end
 
 -- `control` has every change once, whoever is told of it: why a rebalance is due, and what older agents listen to.

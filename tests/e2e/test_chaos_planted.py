@@ -22,10 +22,9 @@ KEPT_FROM_BEFORE = """                everything = dict(reading.items())
             old, values = {}, {event["key"]: old[event["key"]] for event in events}
             return Batch(start, end, [event["id"] for event in events], values, total)
 """
-TAKEN_AGAIN = """elseif not holder then
-    local before = grant_of(partition)
-    local mine = before and before.member == member
-    answer = mine and grant_again(partition, before.fence) or grant_new(partition)"""
+TAKEN_AGAIN = """  local before = not holder and grant_of(partition)
+  if before and before.member == member then return grant_again(partition, before.fence) end
+  if not holder or holder == member then"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +48,8 @@ PLANTED = {
     ),
     "a fence reused": Planted(
         file="assignment/lua/acquire.lua",
-        part="before and tonumber(before.fence) or 0",
-        instead="before and tonumber(before.fence) - 1 or 0",
+        part="stored and tonumber(befores[i].fence) or 0",
+        instead="stored and tonumber(befores[i].fence) - 1 or 0",
         options="--fault minor-kill --agents 2 --seconds 3 --seed 1",
         told="was given to light-",
     ),
@@ -72,7 +71,7 @@ PLANTED = {
     ),
     "a lock taken again after it expired": Planted(
         file="assignment/lua/acquire.lua",
-        part="elseif not holder then\n    answer = grant_new(partition)",
+        part="  if not holder or holder == member then",
         instead=TAKEN_AGAIN,
         options="--fault one-way-cut --agents 1 --seconds 5 --seed 1",
         told="again after it had ended",
