@@ -7,6 +7,7 @@ import pytest
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import Granted, NotTarget
 from assignment.scripts.dashboard_side import EvictResult
+from assignment.scripts.values import Call
 from assignment.types import INCARNATION_STEP, Held, HeldState, Partition
 from tests.contract.world import LONG_MS, P0, World
 
@@ -57,6 +58,15 @@ def test_all_are_released_by_one_call(many: World) -> None:
     check_whole(many, ["acquired", "released"])
     assert many.run(agent_side.release("a", held)) == (False,) * len(MANY)
     check_whole(many, ["acquired", "released"])
+
+
+def test_one_that_is_released_twice_in_a_call_was_released_once(world: World) -> None:
+    world.stand(a={P0})
+    fence = world.fence("a", P0)
+    call = agent_side.release("a", {P0: Held(fence=fence, state=HeldState.RESTORING)})
+    twice = Call(call.script, [*call.args, *call.args[1:]], call.read)
+    assert world.run(twice) == (True, False)
+    assert world.kinds() == ["acquired", "released"]
 
 
 def test_all_end_with_their_member(many: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assignment.member import messages
+from assignment.member import messages, pacing
 from assignment.member.state import claims_of
 from assignment.scripts import agent_side, dashboard_side
 from assignment.scripts.group_read import Purpose, read_group
@@ -19,6 +19,7 @@ from dashboard import coordinator
 from dashboard.actions import groups
 from dashboard.agents.routes import AgentApi
 from dashboard.evaluation.beside.speaking import NoAnswer
+from dashboard.evaluation.load import hints
 from dashboard.evaluation.load.client import Crowd, Task
 from dashboard.evaluation.load.lines import Answered, TimedOut, WebLine, header
 from dashboard.evaluation.load.member import LightMember
@@ -215,3 +216,31 @@ def epochs_of(member: LightMember) -> list[bytes]:
     target = state.target.epoch
     numbers = (state.incarnation, target.incarnation, target.number, state.mode_epoch)
     return [str(number).encode() for number in numbers]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_in_a_large_group_they_act_and_tell_beside_each_other_as_agents_do(
+    group: Group, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with playing(group, store, members=1) as crowd:
+        crowd.join()
+        await until(lambda: crowd.status().joined == 1)
+        await rebalanced(crowd, group)
+        (member,) = crowd.members
+        heard = list[float]()
+        monkeypatch.setattr(LightMember, "hinted", lambda *_, **__: heard.append(member.now_ms))
+        asked_ms, wait_ms = member.now_ms, pacing.called_ms(1_000, member.phase)
+        hints._tell([member], [Reason.TARGET], 1_000)
+        assert heard == [] and wait_ms > 0
+        await until(lambda: bool(heard))
+        assert heard[0] - asked_ms >= wait_ms - 1
+        hints._tell([member], [Reason.TARGET])
+        assert len(heard) == 2, "what it alone is told it acts on at once"
+        await until(lambda: not member.web.is_busy)
+        member.members, sequence = 10**6, member.sequence
+        member.said = ()
+        member.beat()
+        assert member.sequence == sequence, "it waits for its next heartbeat"
+        member.members = 0
+        member.beat()
+        assert member.sequence == sequence + 1

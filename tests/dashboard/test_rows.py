@@ -10,7 +10,7 @@ from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.rows import Rows
 from dashboard.live import groups as live_groups
 from dashboard.models import Group
-from tests.dashboard.agents import make_group
+from tests.dashboard.agents import make_group, until
 from tests.dashboard.test_resting import as_another, as_paused, with_a_request
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -71,6 +71,11 @@ def test_a_row_that_changed_is_read_by_the_next_round(
     found, _ = rows()
     assert len(READ) == 1 and found == group_rows.read_rows()[0]
     assert (found == before) is (happens is as_deleted)
+
+
+def test_what_is_read_is_noted_for_ticks_without_a_database(group: Group) -> None:
+    Rows()()
+    until(lambda: live_groups.known_groups() == {group.name: group.incarnation})
 
 
 def test_whether_they_are_the_same_may_be_asked_before(rows: Rows, group: Group) -> None:
