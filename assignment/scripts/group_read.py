@@ -1,12 +1,12 @@
 """Everything a coordinator decides from, read at one moment: the script read_group."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from assignment import sizes, wire
 from assignment.bounds import (
@@ -212,15 +212,24 @@ def read_group(purpose: Purpose, ticker: Ticker = NO_TICK, *more: str) -> Call[G
     return Call("read_group", [purpose.value, *numbers, flag(ticker.serves), *more], group_in)
 
 
-def group_in(raw: Raw) -> GroupRead:
-    """Raises Damaged; what one member may have written harms only its own row."""
+LocksOf = Callable[[Sequence[Any], Places], Sequence[bytes | None]]
+
+
+def _in_order(pieces: Sequence[Any], _: Places) -> Sequence[bytes | None]:
+    return list(chain.from_iterable(pieces))
+
+
+def group_in(raw: Raw, locks_of: LocksOf = _in_order) -> GroupRead:
+    """`locks_of`: of the pieces in the answer, one for each partition that was granted. Raises
+    Damaged; what one member may have written harms only its own row.
+    """
     try:
-        return _read_all(raw)
+        return _read_all(raw, locks_of)
     except UNREADABLE as error:
         raise Damaged(f"the group's records are damaged: {why_unreadable(error)}") from error
 
 
-def _read_all(raw: Raw) -> GroupRead:
+def _read_all(raw: Raw, locks_of: LocksOf) -> GroupRead:
     now_ms, meta = int(raw[0]), read_meta(raw[2])
     members, bad_members = each(pairs_of(raw[3]), read_member)
     grants = Grants.parse(columns_of(raw[8]))
@@ -235,7 +244,7 @@ def _read_all(raw: Raw) -> GroupRead:
         asked={m: moment_of(v) for m, v in pairs_of(raw[6])},
         target={m: _read_target(v) for m, v in pairs_of(raw[7])},
         grants=grants,
-        locks=Locks.parse(list(chain.from_iterable(raw[9])), grants, now_ms),
+        locks=Locks.parse(locks_of(raw[9], grants.places), grants, now_ms),
         offsets=Offsets.parse(columns_of(raw[10])),
         applied=AppliedRows.parse(columns_of(raw[11])),
         snapshots={Partition.parse(p): read_snapshots(v) for p, v in pairs_of(raw[12])},

@@ -12,7 +12,7 @@ from typing import Any
 from assignment import wire
 from assignment.columns import Places
 from assignment.scripts.group_read import NO_TICK, GroupRead, Purpose, Ticker, group_in, read_group
-from assignment.scripts.values import Call, Raw, columns_of, texts_of
+from assignment.scripts.values import Call, Raw, texts_of
 from assignment.wire import GroupKeys
 
 GRANTS_MAX = 5_000  # that a script reads: some milliseconds
@@ -43,17 +43,26 @@ class Large:
         """What came of them. None: the script alone can read it, since partitions were granted that
         the stream does not have, as its settings are. Raises Damaged.
         """
-        raw, rows, locks = list(answers[0]), answers[1:], answers[1 + len(self.rows) :]
-        for name, found in zip(self.rows, rows, strict=False):
-            raw[_PLACE_OF[name]] = found
-        granted = Places.parse(columns_of(raw[_PLACE_OF["grants"]]).names)
-        if granted.others or granted.stream != self.stream:
+        raw, found = list(answers[0]), answers[1:]
+        for name, row in zip(self.rows, found, strict=False):
+            raw[_PLACE_OF[name]] = row
+        raw[_LOCKS] = found[len(self.rows) :]
+        try:
+            return group_in(raw, self._locks_of)
+        except _Strays:
             return None
-        if len(granted) and granted.number.max() >= self.partitions:
-            return None
-        by_number = list(chain.from_iterable(locks))
-        raw[_LOCKS] = [list(map(by_number.__getitem__, granted.number.tolist()))]
-        return group_in(raw)
+
+    def _locks_of(self, pieces: Sequence[Any], granted: Places) -> list[bytes | None]:
+        """Asked for by number, of all partitions of the stream."""
+        is_of_stream = granted.stream == self.stream and not granted.others
+        if len(granted) and not (is_of_stream and granted.number.max() < self.partitions):
+            raise _Strays
+        by_number: list[bytes | None] = list(chain.from_iterable(pieces))
+        return list(map(by_number.__getitem__, granted.number.tolist()))
+
+
+class _Strays(Exception):
+    """Partitions were granted that the stream does not have."""
 
 
 def read_unless_large(purpose: Purpose, ticker: Ticker = NO_TICK) -> Call[GroupRead | Large]:
