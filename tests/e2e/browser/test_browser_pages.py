@@ -113,6 +113,21 @@ async def test_click_and_keys_on_the_map_open_a_partition(
     await page.wait_for_url("**/partitions/0/")
 
 
+async def test_map_stays_where_it_is_when_the_page_is_live(
+    stage: Stage, logged_in: NewContext
+) -> None:
+    page = await page_of(logged_in)
+    await page.goto(f"/groups/{stage.group.name}/")
+    await until(lambda: page.evaluate("document.getElementById('map').width > 300"), "a map")
+    tops = """() => ["server's view", "catching up", "live"].map((word) => {
+      document.querySelector("#light span").textContent = word;
+      return document.getElementById("map").getBoundingClientRect().top;
+    })"""
+    for width in range(380, 1600, 20):
+        await page.set_viewport_size({"width": width, "height": 900})
+        assert len(set(await page.evaluate(tops))) == 1, width
+
+
 async def test_a_map_of_many_partitions_is_zoomed(stage: Stage, logged_in: NewContext) -> None:
     group = await sync_to_async(make_group)(f"{stage.group.name}-many", partitions=600)
     await sync_to_async(coordinator.tick)()
