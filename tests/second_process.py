@@ -27,11 +27,16 @@ import pytest
 from tests.beside import interrupt
 
 OWN = (
-    *("tests/assignment", "tests/contract"),
-    *(f"tests/dashboard/{name}" for name in ("pages", "metrics", "webhooks")),
-    *(f"tests/dashboard/test_{name}.py" for name in ("settings", "safeguards", "retention")),
+    *("tests/assignment", "tests/contract", "tests/simulation", "tests/agent/test_flights.py"),
+    *(f"tests/dashboard/{n}" for n in ("pages", "metrics", "webhooks", "single_sign_on")),
+    *(f"tests/dashboard/api_v1/test_{n}.py" for n in ("commands", "doors", "reads")),
+    *(f"tests/dashboard/test_{n}.py" for n in ("settings", "safeguards", "retention")),
+    *(f"tests/dashboard/test_{n}.py" for n in ("*_migration", "role*", "rights", "a*_rules")),
+    *(f"tests/dashboard/test_{n}.py" for n in ("plan*", "scale_down*", "ownership_maps")),
+    *(f"tests/dashboard/test_{n}.py" for n in ("bench_*", "flights_check", "history*")),
+    *(f"tests/dashboard/test_{n}.py" for n in ("resting", "redis_backup", "api_messages")),
     "tests/e2e/browser",
-)
+)  # as globs
 FOLDER = "EVENKEEL_SECOND_PROCESS"  # what it is to run, what it reports
 NICE = 5  # a third of what the first process gets where both want the same core
 OF_SESSION = Path("/proc/self/autogroup")  # Linux weighs sessions first, processes within them
@@ -50,7 +55,7 @@ class SecondProcess:
         plugins = ("-p", "no:cacheprovider", "-p", __name__)
         with (folder / "said").open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", "-q", *plugins, *_own(config)],
+                [sys.executable, "-m", "pytest", "-q", *plugins, *map(str, _own(config))],
                 cwd=config.rootpath,
                 env={**os.environ, FOLDER: str(folder), "EVENKEEL_DATA": str(folder)},
                 stdin=subprocess.DEVNULL,
@@ -118,7 +123,7 @@ class First:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[object]:
-        own = {session.config.rootpath / path for path in _own(session.config)}
+        own = set(_own(session.config))
         share = [i for i in session.items if own & {i.path, *i.path.parents}]
         if session.config.option.collectonly or len(share) in (0, len(session.items)):
             return (yield)
@@ -142,8 +147,12 @@ def give_way(nice: int) -> None:
         OF_SESSION.write_text(str(nice))
 
 
-def _own(config: pytest.Config) -> list[str]:
-    return config.getoption("second") or list(OWN)
+def _own(config: pytest.Config) -> list[Path]:
+    """In the order of OWN, each once."""
+    if given := config.getoption("second"):
+        return [Path(path) for path in given]
+    found = [path for pattern in OWN for path in sorted(config.rootpath.glob(pattern))]
+    return list(dict.fromkeys(found))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

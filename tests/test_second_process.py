@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.dashboard.agents import until
+from tests.second_process import OWN
 
 ROOT = Path(__file__).parents[1]
 HERE = """
@@ -146,3 +147,8 @@ def lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+@pytest.mark.parametrize("pattern", OWN)
+def test_what_is_the_second_processs_own_is_there(pattern: str) -> None:
+    assert list(ROOT.glob(pattern))
