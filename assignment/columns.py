@@ -21,6 +21,7 @@ NOBODY = -1
 Numbers = npt.NDArray[np.int64]
 _MADE = partial(tuple.__new__, Partition)  # of (stream, number): as Partition._make, in C alone
 Flags = npt.NDArray[np.bool_]
+_TENS = 10 ** np.arange(1, DIGITS_MAX + 1, dtype=np.int64)
 T = TypeVar("T")
 
 
@@ -88,14 +89,14 @@ def whole_numbers(joined: str, count: int) -> Numbers | None:
     """So many, a comma between two; None unless they are written as whole numbers are, without a
     sign or a leading zero, in at most DIGITS_MAX digits.
     """
-    try:
-        numbers = list(map(int, joined.split(",")))
-    except ValueError:
+    is_apart = not (joined.startswith(",") or joined.endswith(",") or ",," in joined)
+    if not (is_apart and joined.isascii() and joined.replace(",", "").isdigit()):
         return None
-    if len(numbers) != count or ",".join(map(str, numbers)) != joined:
+    numbers = np.fromstring(joined, np.int64, sep=",")
+    if len(numbers) != count or numbers.max() >= 10**DIGITS_MAX:  # what is too much is the greatest
         return None
-    is_within = min(numbers) >= 0 and max(numbers) < 10**DIGITS_MAX
-    return np.array(numbers, np.int64) if is_within else None
+    digits = count + np.searchsorted(_TENS, numbers, "right").sum()
+    return numbers if len(joined) == digits + count - 1 else None  # no zero leads
 
 
 def wholes(numbers: Sequence[int], below: int = WHOLE_MAX) -> Numbers:

@@ -37,7 +37,7 @@ class Large:
         lock = keys.lock(f"{self.stream}:")
         for first in range(0, self.partitions, LOCKS_AT_ONCE):
             some = range(first, min(first + LOCKS_AT_ONCE, self.partitions))
-            yield "MGET", *[f"{lock}{number}" for number in some]
+            yield "MGET", *map(lock.__add__, map(str, some))
 
     def read(self, answers: Sequence[Raw]) -> GroupRead | None:
         """What came of them. None: the script alone can read it, since partitions were granted that

@@ -68,8 +68,21 @@ class Columns(NamedTuple):
 def columns_of(values: Raw) -> Columns:
     is_mapping = isinstance(values, Mapping)
     names, found = (values, values.values()) if is_mapping else (values[::2], values[1::2])
-    texts = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
-    return Columns(texts, [v if isinstance(v, bytes) else bytes_of(v) for v in found])
+    return Columns(_texts(list(names)), _all_bytes(list(found)))
+
+
+def _texts(names: list[Any]) -> list[str]:
+    if names and set(map(type, names)) == {bytes}:
+        texts = b"\n".join(names).decode().split("\n")
+        if len(texts) == len(names):  # in none is a line's end
+            return texts
+    return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+
+
+def _all_bytes(values: list[Any]) -> list[bytes]:
+    if set(map(type, values)) == {bytes}:
+        return values
+    return [v if isinstance(v, bytes) else bytes_of(v) for v in values]
 
 
 def fields_of(values: Sequence[bytes], count: int, between: str = " ") -> list[list[str]]:

@@ -14,7 +14,28 @@ from assignment.types import Held, HeldState, Offset, Partition
 from assignment.wire import parse_grant, parse_held
 
 NUMBERS = st.sampled_from(
-    ("0", "7", "19", "00", "+1", "-1", " 1", "1_0", "", "9" * 16, "1" * 17, "٣", "1,s:2")
+    (
+        "0",
+        "7",
+        "19",
+        "00",
+        "+1",
+        "-1",
+        " 1",
+        "1_0",
+        "",
+        "9" * 16,
+        "1" * 17,
+        "9" * 19,
+        "9" * 20,
+        "٣",
+        "²",
+        "1,s:2",
+        "1,2",
+        ",",
+        "1,",
+        ",1",
+    )
 )
 NAMES = st.builds("{}{}{}".format, st.sampled_from(("s", "s:s", "t", "", "1")),
                   st.sampled_from((":", "", "::")), NUMBERS)  # fmt: skip
@@ -85,6 +106,17 @@ def test_offsets_are_read_as_each_is(texts: list[str]) -> None:
 def test_what_was_applied() -> None:
     found = AppliedRows.parse(columns_of([b"s:0", b"7 9", b"t:1", b"8 10"]))
     assert found == {Partition("s", 0): Applied(7, 9), Partition("t", 1): Applied(8, 10)}
+
+
+@over(st.lists(st.tuples(st.one_of(st.binary(max_size=3), st.text(max_size=2)), st.integers())))
+def test_names_and_values_are_those_of_each_row(rows: list[tuple[bytes | str, int]]) -> None:
+    def text(name: bytes | str) -> str:
+        return name.decode() if isinstance(name, bytes) else name
+
+    one_by_one = outcome(lambda: [(text(name), b"%d" % value) for name, value in rows])
+    raw = [each for name, value in rows for each in (name, b"%d" % value)]
+    found = outcome(lambda: list(zip(*columns_of(raw), strict=True)))
+    assert found == one_by_one
 
 
 def test_no_rows_are_no_parts() -> None:
