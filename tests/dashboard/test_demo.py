@@ -214,11 +214,10 @@ def test_what_an_operator_wants_of_spark_goes_before_what_the_demo_wants(
 ) -> None:
     parts = Parts(Options(data=tmp_path, port=1), "redis://nowhere")
     assert conf_of(parts.consumer(1, lambda: True)) == QUICK_SPARK
-    (name,) = QUICK_SPARK
-    monkeypatch.setenv(
-        "EVENKEEL_SPARK_CONF", json.dumps({name: "-Xint", "spark.ui.enabled": "true"})
-    )
-    assert conf_of(parts.consumer(1, lambda: True)) == {name: "-Xint", "spark.ui.enabled": "true"}
+    for name in QUICK_SPARK:
+        given = {name: "-Xint", "spark.ui.enabled": "true"}
+        monkeypatch.setenv("EVENKEEL_SPARK_CONF", json.dumps(given))
+        assert conf_of(parts.consumer(1, lambda: True)) == {**QUICK_SPARK, **given}
     monkeypatch.setenv("EVENKEEL_SPARK_CONF", "[]")
     with pytest.raises(Refused, match="EVENKEEL_SPARK_CONF is not a JSON object"):
         parts.consumer(1, lambda: True)
