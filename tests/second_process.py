@@ -27,7 +27,7 @@ import pytest
 from tests.beside import interrupt
 
 OWN = (
-    *("tests/assignment", "tests/contract", "tests/simulation", "tests/agent/test_flights.py"),
+    *("tests/assignment", "tests/contract", "tests/agent/test_flights.py"),
     *(f"tests/dashboard/{n}" for n in ("pages", "metrics", "webhooks", "single_sign_on")),
     *(f"tests/dashboard/api_v1/test_{n}.py" for n in ("commands", "doors", "reads")),
     *(f"tests/dashboard/test_{n}.py" for n in ("settings", "safeguards", "retention")),
