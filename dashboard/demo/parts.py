@@ -33,10 +33,10 @@ PREPARE_TIMEOUT_S = 120
 GRACE_S = 8.0
 SPARK_CONF = "EVENKEEL_SPARK_CONF"
 SNAPSHOT_URLS = "EVENKEEL_SNAPSHOT_URLS"
-# Three JVMs on two cores, with batches of some events. The second compiler costs more than it saves:
-# the flights pipeline takes 13 instead of 22 CPU seconds of Java until it is ready, and 0.7 instead
-# of 1.0 for each of its first batches. So does Java that Spark writes for each plan: without it the
-# whole demo takes 0.80 cores instead of 1.15.
+# Three JVMs on two cores, with batches of some events. The second compiler costs more than it
+# saves: the flights pipeline takes 13 instead of 22 CPU seconds of Java until it is ready, and 0.7
+# instead of 1.0 for each of its first batches. So does Java that Spark writes for each plan:
+# without it the whole demo takes 0.80 cores instead of 1.15.
 QUICK_SPARK = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.codegen.wholeStage": "false",
