@@ -5,7 +5,6 @@ groups have something open that a tick may have to do with.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -77,16 +76,15 @@ class Rows:
         self._found: Mapping[str, Row] = {}
         self._version: int | None = None  # None: they are not of the database
         self._read_s = 0.0
-        self._asked: Future[int] | None = None
+        self._newest = beside.Ahead[int]()
 
     def ask(self) -> None:
         """Whether they are still the same, beside other trips."""
-        self._asked = beside.begin(live_groups.rows_version)
+        self._newest.begin(live_groups.rows_version)
 
     def __call__(self) -> tuple[Mapping[str, Row], Asking]:
         """As `read_rows`. Raises StoreUnavailable."""
-        asked, self._asked = self._asked, None
-        version = asked.result() if asked else live_groups.rows_version()
+        version = self._newest.answer(live_groups.rows_version)
         is_fresh = time.monotonic() - self._read_s < READ_S
         if version == self._version and is_fresh:
             with suppress(*AWAY):

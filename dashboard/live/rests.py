@@ -5,7 +5,6 @@ and beside it a log of whose row changed, by which a process reads what is new t
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Set
-from concurrent.futures import Future
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -87,7 +86,7 @@ class Known(Generic[T]):
         self._texts: dict[str, bytes] = {}
         self._rows: dict[str, T] = {}
         self._changed = set[str]()
-        self._asked: Future[_News] | None = None
+        self._news = beside.Ahead[_News]()
 
     def all(self) -> Mapping[str, T]:
         """By group, as it is now. Raises StoreUnavailable."""
@@ -97,7 +96,7 @@ class Known(Generic[T]):
 
     def ask(self) -> None:
         """What the next news are of, beside other trips."""
-        self._asked = beside.begin(self._ask)
+        self._news.begin(self._ask)
 
     def news(self) -> tuple[Mapping[str, T], Set[str]]:
         """As `all`, and of which groups it is another than at the news before, or is gone."""
@@ -107,8 +106,7 @@ class Known(Generic[T]):
             return self._rows.copy(), changed
 
     def _bring_forward(self) -> None:
-        asked, self._asked = self._asked, None
-        news = asked.result() if asked else self._ask()
+        news = self._news.answer(self._ask)
         if news.is_whole:
             self._whole_s = time.monotonic()
             for name in self._texts.keys() - {name.decode() for name in news.rows}:

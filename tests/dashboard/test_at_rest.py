@@ -140,8 +140,8 @@ def test_news_that_were_asked_for_are_of_then(store: Any) -> None:
     known.news()
     rests.keep("a", stored(digest=2))
     known.ask()
-    assert known._asked
-    known._asked.result()
+    assert known._news.begun
+    known._news.begun.result()
     rests.keep("b", stored())
     assert known.news()[1] == {"a"}
     assert known.news()[1] == {"b"}

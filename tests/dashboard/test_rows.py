@@ -80,8 +80,8 @@ def test_what_is_read_is_noted_for_ticks_without_a_database(group: Group) -> Non
 
 def test_whether_they_are_the_same_may_be_asked_before(rows: Rows, group: Group) -> None:
     rows.ask()
-    assert rows._asked
-    rows._asked.result()
+    assert rows._newest.begun
+    rows._newest.begun.result()
     as_another(group)
     rows()
     assert not READ
