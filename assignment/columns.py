@@ -93,10 +93,10 @@ def whole_numbers(joined: str, count: int) -> Numbers | None:
     if not (is_apart and joined.isascii() and joined.replace(",", "").isdigit()):
         return None
     numbers = np.fromstring(joined, np.int64, sep=",")
-    if len(numbers) != count or numbers.max() >= 10**DIGITS_MAX:  # what is too much is the greatest
+    if numbers.max() >= _TENS[-1]:  # beyond 64 bits: read as the highest
         return None
     digits = count + np.searchsorted(_TENS, numbers, "right").sum()
-    return numbers if len(joined) == digits + count - 1 else None  # no zero leads
+    return numbers if len(joined) == digits + count - 1 else None  # so many, and no zero leads
 
 
 def wholes(numbers: Sequence[int], below: int = WHOLE_MAX) -> Numbers:

@@ -4,7 +4,8 @@ wait: at last for Spark, one consumer after the other.
 
 The second process has servers, a database and folders of its own, and a lower priority, so that
 tests which look at real time hardly notice it. What looks closely at real time itself has no place
-in OWN: the API's own client finds 503 there (tests/dashboard/api_v1/test_schema.py). What it
+in OWN: the API's own client finds 503 there (tests/dashboard/api_v1/test_schema.py). Nor have the
+simulation's long runs, which the first process begins ahead, in processes of their own. What it
 reports is told by the first process at the end, as if it had run there: counts, durations and
 failures are those of the whole suite. Without the plugin one process does all.
 
@@ -150,7 +151,7 @@ def give_way(nice: int) -> None:
 def _own(config: pytest.Config) -> list[Path]:
     """In the order of OWN, each once."""
     if given := config.getoption("second"):
-        return [Path(path) for path in given]
+        return [config.rootpath / path for path in given]
     found = [path for pattern in OWN for path in sorted(config.rootpath.glob(pattern))]
     return list(dict.fromkeys(found))
 

@@ -77,7 +77,7 @@ def run(folder: Path, there: str, *arguments: str, here: str = HERE) -> tuple[in
     (folder / "own" / "test_there.py").write_text(there)
     command = [sys.executable, "-m", "pytest", "-rs", "-p", "tests.second_process"]
     ran = subprocess.run(
-        [*command, "--second", str(folder / "own"), *arguments],
+        [*command, "--second", "own", *arguments],
         cwd=folder,
         env={
             "PYTHONPATH": str(ROOT),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from assignment.columns import NOBODY, Fences, Index, Owners, Places
+from assignment.columns import NOBODY, Fences, Index, Owners, Places, whole_numbers
 from assignment.errors import InvalidInput
 from assignment.scripts.held import Grants, Holdings, Lock, Locks
 from assignment.scripts.rows import UNREADABLE, Applied, AppliedRows, Offsets
@@ -106,6 +106,28 @@ def test_offsets_are_read_as_each_is(texts: list[str]) -> None:
 def test_what_was_applied() -> None:
     found = AppliedRows.parse(columns_of([b"s:0", b"7 9", b"t:1", b"8 10"]))
     assert found == {Partition("s", 0): Applied(7, 9), Partition("t", 1): Applied(8, 10)}
+
+
+def test_whole_numbers_are_written_in_one_way() -> None:
+    found = whole_numbers("0,10,9999999999999999", 3)
+    assert found is not None and found.tolist() == [0, 10, 10**16 - 1]
+    wrong = (
+        "",
+        ",",
+        "1,",
+        ",1",
+        "1,,2",
+        "1,2,3",
+        "1",
+        "01,2",
+        "1,+2",
+        "1,-2",
+        "1, 2",
+        "1,٣",
+        "1,²",
+    )
+    for text in (*wrong, "1,2_0", "1,2.0", "1,1e3", *(f"1,{'9' * n}" for n in (17, 18, 19, 20))):
+        assert whole_numbers(text, 2) is None, text
 
 
 @over(st.lists(st.tuples(st.one_of(st.binary(max_size=3), st.text(max_size=2)), st.integers())))
