@@ -3,11 +3,15 @@ real Redis.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import uvloop
 
 from assignment.member import messages, pacing
 from assignment.member.state import claims_of
@@ -20,8 +24,8 @@ from dashboard.actions import groups
 from dashboard.agents.routes import AgentApi
 from dashboard.evaluation.beside.speaking import NoAnswer
 from dashboard.evaluation.load import hints
-from dashboard.evaluation.load.client import Crowd, Task
-from dashboard.evaluation.load.lines import Answered, TimedOut, WebLine, header
+from dashboard.evaluation.load.client import LOOK_S, Crowd, Task
+from dashboard.evaluation.load.lines import WEB_TIMEOUT_S, Answered, TimedOut, WebLine, header
 from dashboard.evaluation.load.member import LightMember
 from dashboard.live.scripts import run
 from dashboard.models import Group
@@ -51,6 +55,34 @@ async def answering(*pieces: bytes) -> AsyncIterator[WebLine]:
         server.close()
 
 
+@contextmanager
+def answering_at_once() -> Iterator[int]:
+    """A server in a thread of its own, which answers 200 at once; its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 async def test_an_answer_may_come_in_pieces() -> None:
     told = list[Any]()
     async with answering(b"HTTP/1.1 503 No\r\nRetry-Af", b"ter: 2\r\ncontent-length: 4\r\n\r\nno",
@@ -72,6 +104,37 @@ async def test_who_is_not_answered_is_told_once() -> None:
         line.end_overdue(asyncio.get_running_loop().time() + 5)
         line.end_overdue(asyncio.get_running_loop().time() + 5)
     assert [type(one) for one in told] == [TimedOut]
+
+
+def test_what_came_while_the_members_process_was_late_is_read_first() -> None:
+    """Else its members drop their lines, all at once, and come back so: a herd of its own making.
+    By the loop that the members have, whose timers come before what it reads.
+    """
+    told = list[Any]()
+
+    async def play(port: int) -> None:
+        task = Task(
+            web_port=port, redis_port=0, tokens={"g": "t"},
+            members=1, number=0, processes=1, spread_s=0.0,
+        )  # fmt: skip
+        crowd = Crowd.of(task)
+        line = crowd.members[0].web
+        looking = asyncio.create_task(crowd.look())
+
+        def ask_and_be_late(answer: Any) -> None:
+            told.append(answer)
+            line.post("join", b"{}", told.append)
+            line.asked_s -= WEB_TIMEOUT_S
+            time.sleep(2 * LOOK_S)
+
+        line.post("join", b"{}", ask_and_be_late)
+        await until(lambda: len(told) == 2)
+        looking.cancel()
+        line.drop(NoAnswer("over"))
+
+    with answering_at_once() as port, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play(port))
+    assert [type(one) for one in told] == [Answered, Answered]
 
 
 async def test_no_connection_is_an_answer_too() -> None:

@@ -30,6 +30,7 @@ from dashboard.evaluation.load.member import LightMember
 from dashboard.evaluation.load.told import Told
 
 LOOK_S = 0.5  # for what is overdue: an eighth of the shortest patience
+READING_S = 0.05  # a turn of the loop, which reads what is there
 LOGIN_S = 60.0
 LOGIN_RETRY_S = 0.25
 
@@ -129,11 +130,14 @@ class Crowd:
                 yield listen(ear, members)
 
     async def look(self) -> None:
-        """For ever: ends what waits too long for an answer."""
+        """For ever: ends what waits too long for an answer. What came until then is read first: it
+        is this process that was late, for all of its members, where agents have one each.
+        """
         loop, lines = asyncio.get_running_loop(), [*self.stores, *self.ears]
         while True:
             await asyncio.sleep(LOOK_S)
             now_s = loop.time()
+            await asyncio.sleep(READING_S)
             for member in self.members:
                 member.web.end_overdue(now_s)
             for line in lines:
