@@ -20,8 +20,9 @@ class Reporter:
     """What the next heartbeat says of the owned partitions: all of them, or what changed since.
 
     Changes are cumulative since the last complete report that was answered; a new complete one
-    after CHANGES_MAX of them, when asked, and after joining (coordination.md section 3). Numbers
-    never go back while the process lives.
+    after CHANGES_MAX of them, when asked, and after joining (coordination.md section 3), and when
+    it is no longer than they are: then later heartbeats have nothing to say. Numbers never go back
+    while the process lives.
     """
 
     number: int = 0
@@ -34,7 +35,7 @@ class Reporter:
     def next(self, owned: Owned) -> Report:
         if self._answered:
             changes = changes_since(self._base, owned)
-            if len(changes) <= wire.CHANGES_MAX:
+            if not changes or len(changes) < min(len(owned), wire.CHANGES_MAX + 1):
                 return Report(self.number, False, changes)
         self.number += 1
         self._base, self._answered = dict(owned), False

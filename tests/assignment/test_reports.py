@@ -7,6 +7,7 @@ from assignment.member.reporting import Report, Reporter
 from assignment.wire import CHANGES_MAX
 
 TWO = {"s:0": "1 running", "s:1": "2 running"}
+FIVE = {f"s:{n}": "1 running" for n in range(5)}
 
 
 def test_the_first_report_is_complete() -> None:
@@ -21,13 +22,27 @@ def test_a_complete_report_is_repeated_until_it_is_answered() -> None:
 
 def test_after_that_only_what_changed_is_said() -> None:
     reporter = Reporter()
-    reporter.next(TWO)
+    reporter.next(FIVE)
     reporter.answered(1, complete=True, want_complete=False)
-    assert reporter.next(TWO) == Report(1, False, {})
-    now = {"s:1": "2 revoking", "s:2": "3 restoring"}
-    changes = {"s:0": None, "s:1": "2 revoking", "s:2": "3 restoring"}
+    assert reporter.next(FIVE) == Report(1, False, {})
+    changes = {"s:0": None, "s:1": "1 revoking", "s:5": "3 restoring"}
+    now = FIVE | {p: state for p, state in changes.items() if state}
+    del now["s:0"]
     assert reporter.next(now) == Report(1, False, changes)
     assert reporter.next(now) == Report(1, False, changes)  # cumulative: a lost one costs nothing
+
+
+def test_what_is_no_shorter_than_a_complete_report_is_one() -> None:
+    """So those who own little, and have joined empty, do not say it all in each heartbeat."""
+    reporter = Reporter()
+    reporter.next({})
+    reporter.answered(1, complete=True, want_complete=False)
+    assert reporter.next(TWO) == Report(2, True, TWO)
+    reporter.answered(2, complete=True, want_complete=False)
+    assert reporter.next(TWO) == Report(2, False, {})
+    assert reporter.next({}) == Report(3, True, {})
+    reporter.answered(3, complete=True, want_complete=False)
+    assert reporter.next({}) == Report(3, False, {})
 
 
 def test_when_asked_the_next_report_is_complete() -> None:
@@ -41,11 +56,13 @@ def test_when_asked_the_next_report_is_complete() -> None:
 
 def test_too_many_changes_make_a_complete_report() -> None:
     reporter = Reporter()
-    reporter.next({})
+    owned = {f"s:{n}": "1 running" for n in range(2 * CHANGES_MAX)}
+    reporter.next(owned)
     reporter.answered(1, complete=True, want_complete=False)
-    owned = {f"s:{n}": "1 running" for n in range(CHANGES_MAX + 1)}
-    assert not reporter.next(dict(list(owned.items())[:CHANGES_MAX])).complete
-    assert reporter.next(owned) == Report(2, True, owned)
+    revoking = dict.fromkeys(list(owned)[: CHANGES_MAX + 1], "1 revoking")
+    last = list(revoking)[-1]
+    assert not reporter.next(owned | revoking | {last: owned[last]}).complete
+    assert reporter.next(owned | revoking) == Report(2, True, owned | revoking)
 
 
 def test_an_answer_to_an_older_report_changes_nothing() -> None:
