@@ -5,8 +5,8 @@
 -- members together may have, the incarnation that it saw, mode_epoch and settings_epoch under that.
 -- Answers {'fenced'} and touches nothing when it is not a member, {'late'} when a newer one was here (a sign
 -- of life all the same), {'large'} (so is this one: nothing of it is kept), else {'ok', incarnation, mode_epoch, group_epoch, target_epoch, settings_epoch,
--- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0', drain, identity, settings or '' (the
--- agent has these)}.
+-- wants a complete report '1'/'0', target row or '', rebalance_due '1'/'0' (a plan depends on what changed, or
+-- waited for this report), drain, identity, settings or '' (the agent has these)}.
 local member = ARGV[1]
 local stored = redis.call('HGET', key('members'), member)
 local row = row_of(stored)
@@ -19,7 +19,7 @@ redis.call('ZADD', key('beats'), now, member)
 local wants = '0'
 local before = redis.call('HGET', key('reports'), member) or ''
 local number, sequence, length, rest = string.match(before, '^(%d+) (%d+) %d+ (%d+) (.*)$')
-local too_large = false
+local too_large, answered = false, false
 local function store(complete, changes)
   local report = ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. text(now) .. ' ' .. #complete .. ' ' .. complete .. changes
   local grows = #report - #before
@@ -33,7 +33,7 @@ if sequence and tonumber(sequence) >= tonumber(ARGV[4]) then
   return {'late'}
 elseif ARGV[5] == 'complete' then
   store(ARGV[6], '{}')
-  if not too_large then redis.call('HDEL', key('asked'), member) end
+  if not too_large then answered = redis.call('HDEL', key('asked'), member) == 1 end
 elseif number == ARGV[3] then
   store(string.sub(rest, 1, tonumber(length)), ARGV[6])
   if redis.call('HEXISTS', key('asked'), member) == 1 then wants = '1' end
@@ -92,5 +92,6 @@ local settings = ''
 if (meta[1] or '0') ~= ARGV[14] or (meta[5] or '0') ~= ARGV[16] then
   settings = redis.call('HGET', KEYS[1], 'settings') or ''
 end
+local due = reason or answered and tonumber(meta[3] or '0') > tonumber(meta[4] or '0')
 return {'ok', meta[1] or '0', meta[2] or '0', meta[3] or '0', meta[4] or '0', meta[5] or '0', wants,
-  target, reason and '1' or '0', row['drain'] or '', meta[7] or '', settings}
+  target, due and '1' or '0', row['drain'] or '', meta[7] or '', settings}

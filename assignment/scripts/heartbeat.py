@@ -29,7 +29,9 @@ from assignment.types import PARTITIONS_MAX, Partition, Role, valid_name
 
 
 class Reported(NamedTuple):
-    """`rebalance_due`: a plan depends on what changed. `too_large`: nothing of it was kept."""
+    """`rebalance_due`: a plan depends on what changed, or waited for this report. `too_large`:
+    nothing of it was kept.
+    """
 
     reply: wire.Reply
     rebalance_due: bool = False

@@ -270,7 +270,7 @@ class AgentApi:
             raise Problem(429, "Too much reported", why)
         if reply.status is not wire.Status.OK:
             return reply
-        if answer.rebalance_due or (beat.complete and reply.group_epoch > reply.target_epoch):
+        if answer.rebalance_due:
             self.doorbell.ring(group)
         known = beat.incarnation, beat.settings_epoch
         if (reply.incarnation, reply.settings_epoch) != known and reply.settings is None:

@@ -49,6 +49,20 @@ def test_a_complete_report_is_stored_and_no_longer_asked_for(alone: World) -> No
     assert report.at_ms == group.beats["a"]
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_plan_that_waited_for_a_report_is_due_when_it_has_come(alone: World, waits: bool) -> None:
+    """Once: who says all that it owns unasked keeps no plan waiting."""
+    alone.report("a", 1, able=True)
+    alone.assign(a={P0})
+    alone.report("a", 2, able=True, report=2)
+    alone.report("a", 3, able=True, report=7, complete=False)
+    assert "a" in alone.read().asked
+    if waits:
+        alone.request_rebalance()
+    assert alone.report("a", 4, able=True, report=8).rebalance_due == waits
+    assert not alone.report("a", 5, able=True, report=9).rebalance_due
+
+
 def test_changes_lie_over_the_complete_report_and_replace_the_changes_before(alone: World) -> None:
     held = {str(P0): "7 running", str(P1): "8 running"}
     alone.report("a", 1, owned=held, consumer={"why": "größer ☂"})
