@@ -1,8 +1,9 @@
 """What happened -> the member after it. An event that does not fit changes nothing."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from assignment.member import messages
 from assignment.member.pacing import asked_apart_ms

@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.dashboard_session.requests import Answer, DashboardAway
@@ -23,7 +24,8 @@ class Scene:
     def __init__(self, member: str = "east", heartbeat_ms: int = 3_000) -> None:
         self.now_ms, self.sent = 1_000_000, list[Any]()
         state = MemberState(settings=GroupSettings(stream="s", partitions=1))
-        self.state = replace(state, settings=replace(state.settings, heartbeat_ms=heartbeat_ms))
+        settings = replace(state.settings, heartbeat_ms=heartbeat_ms)
+        self.state = msgspec.structs.replace(state, settings=settings)
         membership: Any = SimpleNamespace(
             state=self.state,
             replicas=SimpleNamespace(reports=dict),
@@ -133,7 +135,7 @@ def test_who_leaves_a_large_group_says_so_at_once() -> None:
     scene.session.next_beat_ms = scene.now_ms + 3_000
     scene.now_ms += 1
     assert not scene.beat(rows=1)
-    membership.state = replace(scene.state, signalled=True)
+    membership.state = msgspec.structs.replace(scene.state, signalled=True)
     assert scene.beat(rows=1)
 
 

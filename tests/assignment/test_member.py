@@ -1,9 +1,9 @@
 """One member's decisions, from joining to losing: a sentence for each transition."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from assignment.member import messages, transitions
 from assignment.member.decisions import decide

@@ -1,8 +1,7 @@
 """A member that hears of a higher incarnation: what it forgets, and what it takes anew."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from assignment.member.decisions import decide
 from assignment.member.messages import (

@@ -1,8 +1,7 @@
 """Which replicas of state a member keeps, and for which learners it calls for a rebalance."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from assignment.member.messages import Granted, LeaveAsked, Refusal, Refused, Released
 from assignment.member.replicas import ready_learners, wanted_replicas
