@@ -6,9 +6,10 @@ Annotations of the message forms in assignment.wire, so that whoever reads one h
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hints
 
 import msgspec
+import msgspec.structs
 from msgspec import Meta
 
 from assignment.errors import InvalidInput
@@ -92,19 +93,20 @@ def not_storable(document: Any) -> str | None:
 
 
 def closed(kind: type) -> type[msgspec.Struct]:
-    """A struct with the fields of a dataclass, and of those in its fields, that refuses any other
-    name.
+    """A struct with the fields of a dataclass or a struct, and of those in its fields, that refuses
+    any other name. Written, it leaves out what `kind` leaves out.
     """
     hints = get_type_hints(kind, include_extras=True)
     made: list[Any] = []
-    for one in fields(kind):
+    for one in _fields(kind):
         default: Sequence[Any] = ()
-        if one.default is not MISSING:
+        if not _is_missing(one.default):
             default = (one.default,)
-        elif one.default_factory is not MISSING:
+        elif not _is_missing(one.default_factory):
             default = (msgspec.field(default_factory=one.default_factory),)
         made.append((one.name, _closed(hints[one.name]), *default))
     check = getattr(kind, "__post_init__", None)
+    is_sparse = _is_struct(kind) and kind.__struct_config__.omit_defaults
     return msgspec.defstruct(
         kind.__name__,
         made,
@@ -112,11 +114,24 @@ def closed(kind: type) -> type[msgspec.Struct]:
         frozen=True,
         kw_only=True,
         forbid_unknown_fields=True,
+        omit_defaults=is_sparse,
     )
 
 
+def _fields(kind: Any) -> Sequence[Any]:
+    return msgspec.structs.fields(kind) if _is_struct(kind) else fields(kind)
+
+
+def _is_missing(default: Any) -> bool:
+    return default is MISSING or default is msgspec.NODEFAULT
+
+
+def _is_struct(kind: type) -> TypeGuard[type[msgspec.Struct]]:
+    return issubclass(kind, msgspec.Struct)
+
+
 def _closed(hint: Any) -> Any:
-    if isinstance(hint, type) and is_dataclass(hint):
+    if isinstance(hint, type) and (is_dataclass(hint) or _is_struct(hint)):
         return closed(hint)
     parts = get_args(hint)
     inside = tuple(map(_closed, parts))

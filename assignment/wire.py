@@ -1,18 +1,20 @@
 """Message forms and, from keys.py, key names: the contract of agent and dashboard (coordination.md
 section 1).
 
-Pure: makes and reads texts and bytes; sends nothing. Message classes are plain dataclasses, whose
-types say all that msgspec checks where they are read, bounds included.
+Pure: makes and reads texts and bytes; sends nothing. Message classes are dataclasses and Structs,
+whose types say all that msgspec checks where they are read, bounds included.
 """
 
 import json
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from assignment import bounds, columns
 from assignment.bounds import Capacity, Int64, Line, Name, Pid, Rate, Values, Whole, Words
@@ -109,6 +111,10 @@ def partitions_of(texts: Iterable[str]) -> frozenset[Partition]:
 # Fences travel as decimal text: some JSON readers keep only 53 bits, Lua's writer only 14 digits.
 
 
+class _Sparse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Said all the time, of which most is as usual: that is left out, and read as its default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
     """What a process says of itself when it joins; a member's row keeps it."""
@@ -136,8 +142,7 @@ class Leave:
     stops: bool = False  # only this process: its instance is expected back
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHealth:
+class ConsumerHealth(_Sparse, frozen=True, kw_only=True):
     """What a consumer says of itself: hash `progress:<member>`, and `consumer` of a heartbeat."""
 
     state: Name = "starting"  # starting, ready, stalled, dead
@@ -155,8 +160,7 @@ class ConsumerHealth:
     effects: Line = ""  # where they live: EffectsIn (scripts/offsets.py); "": not said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEpochs:
+class SeenEpochs(_Sparse, frozen=True, kw_only=True):
     """In every report: what a member's process has heard of, 0 where it has not."""
 
     incarnation: Int64 = 0  # the highest that it ever saw
@@ -170,8 +174,7 @@ class SeenEpochs:
         return Epoch(self.target_incarnation, self.target_epoch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat(SeenEpochs):
+class Heartbeat(SeenEpochs, frozen=True, kw_only=True):
     """`owned` is complete (partition -> "fence state") or, with complete False, all changes since
     the complete report of that number (None = no longer held). All else is always complete.
     """
@@ -181,14 +184,14 @@ class Heartbeat(SeenEpochs):
     sequence: Int64  # grows with every heartbeat of the process
     report: Int64  # number of the last complete report
     complete: bool
-    owned: Mapping[Name, Name | None] = field(default_factory=dict)
+    owned: Mapping[Name, Name | None] = msgspec.field(default_factory=dict)
     able: bool = False
     unable: Line = ""  # types.UnableReason, "" = able
     leaving: bool = False
-    consumer: ConsumerHealth = field(default_factory=ConsumerHealth)
-    replicas: Mapping[Name, ReplicaReport] = field(default_factory=dict)  # by partition
+    consumer: ConsumerHealth = msgspec.field(default_factory=ConsumerHealth)
+    replicas: Mapping[Name, ReplicaReport] = msgspec.field(default_factory=dict)  # by partition
     ready: Sequence[Name] = ()  # learners for which this member calls for a rebalance
-    unserved: Mapping[Name, Unserved] = field(default_factory=dict)  # by partition
+    unserved: Mapping[Name, Unserved] = msgspec.field(default_factory=dict)  # by partition
 
 
 class Status(StrEnum):
@@ -198,8 +201,7 @@ class Status(StrEnum):
     WAIT = "wait"  # another process may live under this instance name: join again after wait_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(_Sparse, frozen=True, kw_only=True):
     """To join and heartbeat. `target` comes only when the agent has another one: absent = keep."""
 
     status: Status

@@ -6,8 +6,10 @@ in time. Used by the loop's thread only; `now_ms` is the loop's monotonic clock.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from agent.consumer.in_hand import is_crash
 from agent.consumer.socket import ConsumerSocket, Disconnected, Hello, Message, SocketEvent

@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.consumer.control import AgentLink, AgentUnreachable, monotonic_ms
 from agent.consumer.in_hand import EXIT_LEASE, EXIT_NO_AGENT

@@ -3,8 +3,9 @@
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.spark.commit import Outcome
 from agent.store.door import StoreUnavailable

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
+
+from msgspec.structs import asdict
 
 from agent.state.places import is_below
 from agent.store.cluster import door_to
@@ -184,7 +186,7 @@ class GroupStore:
 
     def write_progress(self, speaker: str, health: wire.ConsumerHealth) -> bool:
         """False: it is no member (any more); nothing was written."""
-        values = ((f.name, _health_text(getattr(health, f.name))) for f in fields(health))
+        values = ((name, _health_text(value)) for name, value in asdict(health).items())
         return self.run(agent_side.progress(speaker, values)) == 1
 
     def progress(self, member_id: str) -> wire.ConsumerHealth | None:

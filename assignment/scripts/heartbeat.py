@@ -11,7 +11,7 @@ from assignment import sizes, wire
 from assignment.errors import InvalidInput
 from assignment.scripts import replies
 from assignment.scripts.dashboard_side import REASON_MAX, secret_digest
-from assignment.scripts.reports import REPORTED_EPOCHS, check_troubles
+from assignment.scripts.reports import REPORTED_EPOCHS, Said, check_troubles
 from assignment.scripts.values import (
     FENCE_MAX,
     INCARNATION_MAX,
@@ -46,6 +46,7 @@ NUMBERS = {
 }
 LOWEST_MAX = min(NUMBERS.values())
 _numbers_of = attrgetter(*NUMBERS)
+_encode = msgspec.json.Encoder().encode
 OF_GROUP, TARGET, SETTINGS = 12, 7, 11  # of what a heartbeat is answered: how many, and where
 USUAL_KEPT, USUAL_BYTES = 4_096, 256  # who may write to a group's keys makes them no larger
 
@@ -63,21 +64,25 @@ def report(beat: wire.Heartbeat, partitions: int = PARTITIONS_MAX) -> Call[Repor
     for partition in beat.replicas:
         Partition.parse(partition)
     check_troubles(beat.consumer)  # pages read them as they are stored
-    payload = {
-        "owned": beat.owned,
-        "consumer": beat.consumer,
-        **dict(zip(REPORTED_EPOCHS, numbers, strict=False)),
-        "unable": beat.unable[:REASON_MAX],
-        "replicas": beat.replicas,
-        "unserved": beat.unserved,
-    }
+    said = Said(
+        incarnation=beat.incarnation,
+        mode_epoch=beat.mode_epoch,
+        settings_epoch=beat.settings_epoch,
+        target_incarnation=beat.target_incarnation,
+        target_epoch=beat.target_epoch,
+        owned=beat.owned,
+        consumer=beat.consumer,
+        unable=beat.unable[:REASON_MAX],
+        replicas=beat.replicas,
+        unserved=beat.unserved,
+    )
     arguments: Arguments = [
         valid_name("member", beat.member),
         secret_digest(beat.secret),
         str(beat.report),
         str(beat.sequence),
         "complete" if beat.complete else "changes",
-        msgspec.json.encode(payload),
+        _encode(said),
         flag(beat.able),
         flag(beat.leaving),
         *map(str, (beat.target_incarnation, beat.target_epoch)),

@@ -1,10 +1,10 @@
 """What join and report answer, as the dashboard passes it on and as an agent reads it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from assignment import wire
 

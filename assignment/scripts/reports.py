@@ -1,11 +1,12 @@
 """What members report, as the scripts keep it: the last complete report with every change since."""
 
 from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
 import msgspec
+from msgspec import field
+from msgspec.structs import force_setattr, replace
 
 from assignment import wire
 from assignment.bounds import Line, Name, moment_of, whole_of
@@ -16,8 +17,7 @@ from assignment.troubles import TROUBLES_MAX, Failing, Halted, Unserved, read_tr
 from assignment.types import Partition, ReplicaReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report(wire.SeenEpochs):
+class Report(wire.SeenEpochs, frozen=True, kw_only=True):
     """What a member said last: its complete report with every change since."""
 
     number: int
@@ -30,11 +30,10 @@ class Report(wire.SeenEpochs):
     unserved: Mapping[Partition, Unserved] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "owned", Holdings.of(self.owned))
+        force_setattr(self, "owned", Holdings.of(self.owned))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said(wire.SeenEpochs):
+class Said(wire.SeenEpochs, frozen=True, kw_only=True):
     """A complete report, or all changes since, as it is stored."""
 
     owned: Mapping[Name, Name | None] = field(default_factory=dict)
@@ -45,7 +44,7 @@ class Said(wire.SeenEpochs):
 
 
 read_said = msgspec.json.Decoder(Said).decode
-REPORTED_EPOCHS = tuple(wire.SeenEpochs.__dataclass_fields__)
+REPORTED_EPOCHS = wire.SeenEpochs.__struct_fields__
 
 
 class Reports(Mapping[str, Report]):

@@ -1,10 +1,10 @@
 """What a dashboard answers to agents, by the real scripts: for tests without one."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.dashboard_session.requests import Refusal, Request
 from assignment.scripts import dashboard_side, group_read, heartbeat, values

@@ -3,12 +3,12 @@
 import queue
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent.dashboard_session.requests import (
     Answer,

@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from agent.consumer import in_hand
 from agent.consumer.control import AgentLink

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from assignment.coordinator import effects
 from assignment.coordinator.facts import GroupRecord, Mirror
@@ -38,7 +39,7 @@ def view(incarnation: int = 1, joined_with: int = 1, **reported: int) -> GroupRe
     """Of a member that joined with an incarnation and reports these epochs."""
     found = group(live("a", {0: 1}), event_seq=40, settings_epoch=3, incarnation=incarnation)
     row = replace(found.members["a"], incarnation=joined_with)
-    report = replace(found.reports["a"], **({"incarnation": incarnation} | reported))
+    report = structs.replace(found.reports["a"], **({"incarnation": incarnation} | reported))
     return replace(found, members={"a": row}, reports={"a": report})
 
 
@@ -57,7 +58,7 @@ def test_one_below_what_a_member_ever_saw_is_raised() -> None:
 def held(of: GroupRead, incarnation: int) -> GroupRead:
     """It reports a partition under a fence of that incarnation."""
     own = {Partition("t", 0): Held(fence=incarnation * INCARNATION_STEP, state=HeldState.RUNNING)}
-    return replace(of, reports={"a": replace(of.reports["a"], owned=own)})
+    return replace(of, reports={"a": structs.replace(of.reports["a"], owned=own)})
 
 
 def claiming(incarnation: int) -> tuple[GroupRead, ...]:
@@ -181,7 +182,7 @@ def test_no_target_is_made_before_the_incarnation_is_raised() -> None:
 
 
 def replace_report(of: GroupRead, **epochs: int) -> GroupRead:
-    return replace(of, reports={"a": replace(of.reports["a"], **epochs)})
+    return replace(of, reports={"a": structs.replace(of.reports["a"], **epochs)})
 
 
 def test_agents_leave_it_to_a_dashboard_that_ticks() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from assignment import wire
 from assignment.coordinator import effects
@@ -30,7 +31,7 @@ def view(application: str = "", **row: str) -> GroupRead:
     found = group(live("a", {0: 1}))
     member = replace(found.members["a"], **{"host": "here", "version": "1", **row})
     consumer = wire.ConsumerHealth(spark_application_id=application)
-    report = replace(found.reports["a"], consumer=consumer)
+    report = structs.replace(found.reports["a"], consumer=consumer)
     return replace(found, members={"a": member}, reports={"a": report})
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+import msgspec
+
 from assignment.errors import Fenced
 from assignment.scripts import agent_side
 from assignment.scripts.agent_side import CommitRequest, SnapshotRecord
@@ -147,5 +149,7 @@ class Side:
 
 def timeless(one: Any) -> dict[str, Any]:
     """Its facts that two servers have in common: of a time, whether there is one."""
-    facts = {f.name: getattr(one, f.name) for f in fields(one) if f.name not in OF_ONE_SERVER}
+    is_struct = isinstance(one, msgspec.Struct)
+    names = one.__struct_fields__ if is_struct else [f.name for f in fields(one)]
+    facts = {name: getattr(one, name) for name in names if name not in OF_ONE_SERVER}
     return {name: v > 0 if name.endswith("_ms") else v for name, v in facts.items()}

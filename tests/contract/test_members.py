@@ -1,7 +1,8 @@
 """Members come, show that they live, and go (coordination.md sections 2 and 3)."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from assignment.scripts import dashboard_side, replies
 from assignment.scripts.agent_side import claim_turn, progress

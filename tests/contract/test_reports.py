@@ -214,17 +214,17 @@ def test_all_members_together_keep_no_more_than_their_partitions_need(
 ) -> None:
     monkeypatch.setattr(sizes, "MEMBER_BYTES", 2)  # 2,000 in all
     alone.join("b")
-    assert say_much(alone, "a", 1, 900)
+    assert say_much(alone, "a", 1, 980)
     before, asked = alone.read().reports["a"], alone.read().asked
     alone.pass_ms(2)
-    assert not say_much(alone, "b", 1, 900)
+    assert not say_much(alone, "b", 1, 980)
     assert say_much(alone, "b", 2, 10)
-    assert not say_much(alone, "b", 3, 900), "nor does it grow to that"
+    assert not say_much(alone, "b", 3, 980), "nor does it grow to that"
     assert alone.read().reports["a"] == before
     assert "b" in asked and "b" not in alone.read().asked
-    assert say_much(alone, "a", 2, 900), "as large as before is no more"
+    assert say_much(alone, "a", 2, 980), "as large as before is no more"
     alone.leave("a")
-    assert say_much(alone, "b", 4, 900)
+    assert say_much(alone, "b", 4, 980)
 
 
 def test_what_is_written_beside_the_scripts_counts_from_the_next_tick(

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, TypeVar
+
+from msgspec.structs import asdict
 
 from agent.store.door import Door, pairs
 from agent.store.group import GroupStore
@@ -180,7 +181,7 @@ class World:
         reply, rebalance_due, _ = self.run(
             heartbeat.report(types.read_as(Heartbeat, seen | said | changes))
         )
-        facts = {f.name: getattr(reply, f.name) for f in fields(reply)}
+        facts = asdict(reply)
         if reply.target is not None:
             facts["target"] = parse_target(bytes(reply.target).decode())
         return SimpleNamespace(**facts, rebalance_due=rebalance_due)

@@ -1,11 +1,11 @@
 """What agents say that none would: refused, named, and nothing is changed by it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from assignment.types import ReplicaReport, Role, read_as
 from assignment.wire import GroupKeys, Heartbeat

@@ -50,7 +50,7 @@ async def test_more_than_all_members_may_say_is_not_kept(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.post("join", JOIN)
-    monkeypatch.setattr(sizes, "reports_max", lambda partitions: 100)
+    monkeypatch.setattr(sizes, "reports_max", lambda partitions: 20)
     status, problem = await caller.post("heartbeat", {**BEAT, "sequence": 1})
     assert (status, problem["title"]) == (429, "Too much reported")
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from assignment.scripts.group_read import GroupRead, MemberRow, Meta
 from assignment.scripts.held import Lock
@@ -128,7 +129,7 @@ def row_of(**changes: Any) -> dict[str, MemberRow]:
 
 
 def consumer(**values: Any) -> dict[str, Report]:
-    return {"a": replace(reading().reports["a"], consumer=ConsumerHealth(**values))}
+    return {"a": structs.replace(reading().reports["a"], consumer=ConsumerHealth(**values))}
 
 
 MEMBERS = [
@@ -160,7 +161,7 @@ MEMBERS = [
         "no batch finished although there is lag",
     ),
     (
-        {"reports": {"a": replace(reading().reports["a"], at_ms=NOW - 20_000)}},
+        {"reports": {"a": structs.replace(reading().reports["a"], at_ms=NOW - 20_000)}},
         "unreachable",
         "renews its locks, but no heartbeat arrives",
     ),

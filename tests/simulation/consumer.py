@@ -5,8 +5,10 @@ long as the lease lasts, replicas brought forward when they are not at the commi
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from agent.consumer.socket import Disconnected, Hello
 from agent.consumer.supervisor import Exited

@@ -2,9 +2,11 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from agent.dashboard_session.requests import Answer, DashboardAway, Refusal, Request
 from agent.store.door import Command, ScriptCall, StoreUnavailable
