@@ -1,8 +1,9 @@
 """A call of a script, and the small readers and checks that arguments and answers share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from assignment import bounds
 from assignment.errors import InvalidInput
@@ -20,8 +21,7 @@ AT_ONCE = 100
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True):
     """One run of a text of assignment/lua on a group; `read` makes a value of what it answers."""
 
     script: str

@@ -7,10 +7,9 @@ other token and for half of the time at most.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -107,7 +106,7 @@ def read(verb: str, body: bytes) -> Any:
 
 def check_partitions(beat: wire.Heartbeat, of: Known) -> None:
     """Raises InvalidInput that names one that the group does not have."""
-    for text in chain(beat.owned, beat.replicas, beat.ready, beat.unserved, _in_trouble(beat)):
+    for text in (*beat.owned, *beat.replicas, *beat.ready, *beat.unserved, *_in_trouble(beat)):
         partition = Partition.parse(text)
         if partition.stream != of.stream or partition.number >= of.partitions:
             last = f"{of.stream}:{of.partitions - 1}"
@@ -116,10 +115,10 @@ def check_partitions(beat: wire.Heartbeat, of: Known) -> None:
             )
 
 
-def _in_trouble(beat: wire.Heartbeat) -> Iterator[str]:
+def _in_trouble(beat: wire.Heartbeat) -> Iterable[str]:
     """As `report` has checked them."""
-    for told in (beat.consumer.halted, beat.consumer.failing):
-        yield from (str(one["partition"]) for one in told)
+    told = (*beat.consumer.halted, *beat.consumer.failing)
+    return [str(one["partition"]) for one in told]
 
 
 class Reader:

@@ -80,32 +80,35 @@ class Rate:
     """
 
     def __init__(self) -> None:
-        self._second = 0
-        self._spent: set[str] = set()
-        self._begun: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._second = self._limit = 0
+        self._begun: dict[int, int] = {}  # by token
+        self._told: dict[int, int] = {}
+        self._spent: set[int] = set()
+        self._names: dict[str, int] = {}  # of counters of this second
 
-    def admitted(self, counter: str) -> Counted:
+    def admitted(self, group: str, token_id: int) -> Counted:
         """What to count with its call. Raises Problem 429."""
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._spent, self._begun, self._told = second, set(), {}, {}
-        name = f"{counter}:{second}"
-        limit = settings.AGENT_RATE_PER_SECOND
-        begun = self._begun[name] = self._begun.get(name, 0) + 1
-        if begun > limit or name in self._spent:
+        if (second := int(time.time())) != self._second:
+            self._second, self._limit = second, settings.AGENT_RATE_PER_SECOND
+            self._begun, self._told, self._spent, self._names = {}, {}, set(), {}
+        limit = self._limit
+        begun = self._begun[token_id] = self._begun.get(token_id, 0) + 1
+        if begun > limit or token_id in self._spent:
             raise Problem(
                 429, "Too many requests", f"this token has had its {limit} requests of a second"
             )
-        untold = begun - self._told.get(name, 0)
+        untold = begun - self._told.get(token_id, 0)
         if untold * UNTOLD_SHARE < limit:
             return NOT_COUNTED
-        self._told[name] = begun
+        self._told[token_id] = begun
+        name = f"{QueueKeys(group).rate}:{token_id}:{second}"
+        self._names[name] = token_id
         return Counted(name, untold)
 
     def counted(self, name: str, count: int) -> None:
-        if count > settings.AGENT_RATE_PER_SECOND:
-            self._spent.add(name)
+        """`name`: "" where nothing was; one of an earlier second concerns nobody any more."""
+        if count > self._limit and name in self._names:
+            self._spent.add(self._names[name])
 
 
 class AgentApi:
@@ -162,7 +165,7 @@ class AgentApi:
         scope[GROUP] = group
         sender = f"token {token.token_id}"
         said_who(scope, sender, messages.most_connections(token.partitions))
-        counted = self.rate.admitted(f"{QueueKeys(group).rate}:{token.token_id}")
+        counted = self.rate.admitted(group, token.token_id)
         most = messages.most_bytes(verb, token.partitions)
         demand_size(scope, most)
         with kept.of(sender, messages.most_kept(token.partitions)) as space:

@@ -8,6 +8,7 @@ cannot fill the memory.
 import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import redis
@@ -36,6 +37,7 @@ JOINS_SHARE = 0.2  # of a trip, where that is more
 JOINS_WAITING_MAX = 500  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
 STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers
+GROUPS_KEPT = 10_000  # whose keys are named in each call; twice the groups aimed at
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 Answer = asyncio.Future[tuple[Any, int]]
 
@@ -184,8 +186,7 @@ async def _carry_out(calls: list[Call]) -> None:
 
 async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[str, int]]:
     commands: list[tuple[Any, ...]] = [
-        ("EVALSHA", call.script.sha, 2, *GroupKeys(call.group).of_script, *call.arguments)
-        for call in calls
+        ("EVALSHA", call.script.sha, 2, *_keys_of(call.group), *call.arguments) for call in calls
     ]
     counters = Counter[str]()
     for name, requests in [call.counted for call in calls if count and call.counted.requests]:
@@ -198,6 +199,11 @@ async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[
     counts = zip(counters, answers[len(calls) :: 2], strict=True)
     known = {name: value for name, value in counts if isinstance(value, int)}
     return answers[: len(calls)], known
+
+
+@lru_cache(GROUPS_KEPT)
+def _keys_of(group: str) -> tuple[str, str]:
+    return GroupKeys(group).of_script
 
 
 async def _exchanged(commands: list[tuple[Any, ...]], url: str) -> list[Any]:

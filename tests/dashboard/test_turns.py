@@ -218,12 +218,21 @@ def test_requests_are_told_to_redis_by_parts_of_their_limit(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.AGENT_RATE_PER_SECOND = 10 * routes.UNTOLD_SHARE
-    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: 1_000.0)
+    now_s = 1_000.0
+    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: now_s)
     rate = routes.Rate()
-    assert [rate.admitted("t").requests for _ in range(30)] == 3 * [*[0] * 9, 10]
-    rate.counted("t:1000", settings.AGENT_RATE_PER_SECOND + 1)
+    counted = [rate.admitted("g", 7) for _ in range(30)]
+    assert [one.requests for one in counted] == 3 * [*[0] * 9, 10]
+    rate.counted(counted[0].name, 0)
+    rate.admitted("g", 7)
+    rate.counted(counted[9].name, settings.AGENT_RATE_PER_SECOND + 1)
     with pytest.raises(Problem):
-        rate.admitted("t")
+        rate.admitted("g", 7)
+    rate.admitted("g", 8)
+    now_s += 1
+    rate.admitted("g", 7)
+    rate.counted(counted[9].name, settings.AGENT_RATE_PER_SECOND + 1)  # comes late
+    rate.admitted("g", 7)
 
 
 async def test_members_come_before_those_who_want_to_be(trips: list[list[str]]) -> None:
