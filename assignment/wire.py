@@ -190,7 +190,7 @@ class Heartbeat(SeenEpochs, frozen=True, kw_only=True):
     leaving: bool = False
     consumer: ConsumerHealth = msgspec.field(default_factory=ConsumerHealth)
     replicas: Mapping[Name, ReplicaReport] = msgspec.field(default_factory=dict)  # by partition
-    ready: Sequence[Name] = ()  # learners for which this member calls for a rebalance
+    ready: tuple[Name, ...] = ()  # learners for which this member calls for a rebalance
     unserved: Mapping[Name, Unserved] = msgspec.field(default_factory=dict)  # by partition
 
 

@@ -129,8 +129,10 @@ class DashboardSession:
             target_epoch=self.membership.target.number,
             consumer=health,
             replicas={str(p): replica for p, replica in replicas.items()},
-            ready=wire.sorted_texts(
-                p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready
+            ready=tuple(
+                wire.sorted_texts(
+                    p for p, c in replicas.items() if c.role is Role.LEARNER and c.ready
+                )
             ),
             unserved={str(p): one for p, one in unserved.items()},
         )

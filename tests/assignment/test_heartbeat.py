@@ -3,12 +3,14 @@
 from typing import Any
 
 import msgspec
+import msgspec.structs
 import pytest
 
 from assignment.errors import InvalidInput
 from assignment.scripts import heartbeat
+from assignment.scripts.reports import REPORTED_EPOCHS, read_said
 from assignment.types import read_as
-from assignment.wire import Heartbeat, Reply, Status
+from assignment.wire import ConsumerHealth, Heartbeat, Reply, Status
 
 BEAT = {"member": "a", "secret": "s", "sequence": 1, "report": 1, "complete": True}
 CALL = heartbeat.report(read_as(Heartbeat, BEAT))
@@ -22,6 +24,23 @@ REPLY = Reply(
     settings_epoch=5,
     identity="me",
 )
+
+
+@pytest.mark.parametrize("said", [read_as(Heartbeat, BEAT), REPLY, ConsumerHealth(state="ready")])
+def test_what_is_as_by_default_is_left_out_and_read_where_an_older_one_says_it(
+    said: msgspec.Struct,
+) -> None:
+    written = msgspec.json.encode(said)
+    in_full = msgspec.json.encode(msgspec.structs.asdict(said))
+    assert len(written) < len(in_full)
+    for text in (written, in_full):
+        assert msgspec.json.decode(text, type=type(said)) == said
+
+
+def test_all_that_its_process_has_heard_of_is_kept() -> None:
+    seen = {name: n for n, name in enumerate(REPORTED_EPOCHS, 1)}
+    kept = read_said(heartbeat.report(read_as(Heartbeat, BEAT | seen)).args[5])
+    assert {name: getattr(kept, name) for name in seen} == seen
 
 
 def answered(**changes: Any) -> heartbeat.Reported:
