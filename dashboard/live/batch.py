@@ -8,7 +8,7 @@ cannot fill the memory.
 import asyncio
 from collections import Counter, deque
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import redis
@@ -36,7 +36,8 @@ JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, whi
 JOINS_SHARE = 0.2  # of a trip, where that is more
 JOINS_WAITING_MAX = 500  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
-STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers
+STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers,
+STOOD_STILL_TURNS = 5  # and so many turns of the loop, for under load one takes longer than that
 GROUPS_KEPT = 10_000  # whose keys are named in each call; twice the groups aimed at
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 Answer = asyncio.Future[tuple[Any, int]]
@@ -82,7 +83,7 @@ class Batch:
         self._joins: deque[Call] = deque()
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
-        self._timer: asyncio.TimerHandle | None = None  # one for all: a heartbeat is cheap
+        self._timer: asyncio.Handle | None = None  # one for all: a heartbeat is cheap
         self._lag_s = 0.0  # of the last trip: until the first of its calls was answered
 
     @property
@@ -125,11 +126,17 @@ class Batch:
         if self._timer is None:
             self._timer = loop.call_at(self._until[0][0], self._give_up, loop)
 
-    def _give_up(self, loop: asyncio.AbstractEventLoop, stood_still: bool = False) -> None:
-        """`stood_still`: this process itself was late, and has read since what was answered."""
+    def _give_up(self, loop: asyncio.AbstractEventLoop, turns: int | None = None) -> None:
+        """`turns`: of the loop, which may still read what was answered, for this process itself was
+        late; None: whether it was is to be seen.
+        """
         now_s, self._timer = loop.time(), None
-        if not stood_still and self._until and now_s - self._until[0][0] > STOOD_STILL_S:
-            self._timer = loop.call_later(STOOD_STILL_S, self._give_up, loop, True)
+        if turns is None and self._until and now_s - self._until[0][0] > STOOD_STILL_S:
+            look = partial(self._give_up, loop, STOOD_STILL_TURNS)
+            self._timer = loop.call_later(STOOD_STILL_S, look)
+            return
+        if turns:
+            self._timer = loop.call_soon(self._give_up, loop, turns - 1)
             return
         while self._until and (self._until[0][0] <= now_s or self._until[0][1].done()):
             _, answer = self._until.popleft()

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import socket
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+import uvloop
 from pytest_django.fixtures import Settings
 
 from assignment.types import GroupSettings
@@ -302,3 +304,41 @@ async def test_a_process_that_stood_still_reads_the_answers_before_it_gives_up(
     assert await answered == "read"
     with pytest.raises(batch.NotInTime):
         await silent
+
+
+def test_a_loop_of_long_turns_reads_what_is_there_before_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A turn reads it, the next one makes an answer of it; timers come first in each of them."""
+    monkeypatch.setattr(batch.deadline, "REQUEST_S", 0.01)
+    ours, redis = socket.socketpair()
+
+    async def play() -> bytes:
+        loop, turns = asyncio.get_running_loop(), list[float]()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        answer = loop.create_future()
+
+        async def read() -> None:
+            said = await reader.read(9)
+            if not answer.done():
+                answer.set_result(said)
+
+        def work() -> None:
+            turns.append(loop.time())
+            if len(turns) == 2:  # late already
+                redis.send(b"answered")
+            time.sleep(2 * batch.STOOD_STILL_S)
+            if not answer.done():
+                loop.call_soon(work)
+
+        reading = loop.create_task(read())
+        Batch()._limit(answer)
+        loop.call_soon(work)
+        try:
+            return bytes(await answer)
+        finally:
+            writer.close()
+            await reading
+
+    with redis, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(play()) == b"answered"
