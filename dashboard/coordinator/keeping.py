@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from assignment.coordinator import finishing
 from assignment.coordinator.effects import RecordsAway
+from dashboard.coordinator import resting
 from dashboard.coordinator.carrying import AWAY, Here, carry_out, record_of, want_history
 from dashboard.coordinator.history import store_events
 from dashboard.coordinator.rows import is_asking
@@ -119,6 +120,7 @@ class _Run:
             is_told = carry_out(finishing.finish_awaited(record_of(group)), here)
         if not is_told:
             _tell(turn)
+        resting.has_come(turn.group.name)
 
 
 def _tell(turn: _Turn) -> None:

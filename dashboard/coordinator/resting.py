@@ -198,6 +198,14 @@ def begin(one: Awake) -> None:
         rests.forget([one.name])
 
 
+def has_come(name: str) -> None:
+    """What a look at this group may have waited for: the next tick looks again, sooner than at one
+    of which nobody knows that anything changed.
+    """
+    if rests.kept_of(name) is not None:
+        rests.forget([name])
+
+
 def keep(one: Awake, looked: Looked, took_s: float) -> None:
     """What came of the look at it. `took_s`: of CPU."""
     rest = looked.rest

@@ -161,6 +161,22 @@ def test_a_group_that_waits_for_others_is_left_alone_for_a_while_where_there_are
     assert not Group.objects.get(name=name).missed_looks
 
 
+def test_a_group_that_waits_for_its_history_is_looked_at_once_that_is_kept(
+    settled: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resting, "WAITS_SHARE", 1e-9)
+    other = FakeAgent(settled.group, "b")
+    other.start()
+    coordinator.rebalance(settled.group.name)
+    settled.follow()
+    other.follow()
+    until(lambda: not coordinator.tick())
+    assert coordinator.keep_history()
+    assert coordinator.tick() == 1, "it rests only now"
+    assert not coordinator.tick()
+    assert not Group.objects.get(name=settled.group.name).missed_looks
+
+
 def test_a_group_without_members_that_waits_for_others_is_not_quiet(
     settled: FakeAgent, group_name: str
 ) -> None:
