@@ -21,6 +21,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.empty import Empty, Stream
 from dashboard.live.following import GroupNotThere
 from dashboard.live.queue import LastTicker
+from dashboard.live.reading import NOTHING_ANSWERED, Answered
 from dashboard.live.snapshot import LiveSnapshot
 from dashboard.models import Group, Sample
 from dashboard.records.queries import attention, flapping
@@ -101,12 +102,14 @@ def _sampled(groups: Sequence[Group]) -> dict[str, Done]:
     empty = _empty(groups, before)
     others = [group for group in groups if group.name not in empty]
     seen, took_s = list[tuple[Group, LiveSnapshot]](), dict[str, float]()
-    ticker = LastTicker()
+    ticker, began_s = LastTicker(), monotonic()
+    answered = watching.answers(group.name for group in others)
+    share_s = (monotonic() - began_s) / max(1, len(others))
     for group in others:
         began_s = monotonic()
-        if (snapshot := _seen(group, ticker)) is not None:
+        if (snapshot := _seen(group, ticker, answered)) is not None:
             seen.append((group, snapshot))
-        took_s[group.name] = monotonic() - began_s
+        took_s[group.name] = share_s + monotonic() - began_s
     nobody = [(group, empty[group.name]) for group in groups if group.name in empty]
     found = [group for group, _ in (*seen, *nobody)]
     stored = advanced([group.name for group, _ in seen])
@@ -132,9 +135,11 @@ def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str
     )
 
 
-def _seen(group: Group, ticker: Callable[[], Ticker]) -> LiveSnapshot | None:
+def _seen(
+    group: Group, ticker: Callable[[], Ticker], answered: Answered = NOTHING_ANSWERED
+) -> LiveSnapshot | None:
     try:
-        return watching.snapshot(group.name, whole=True, ticker=ticker())
+        return watching.snapshot(group.name, whole=True, ticker=ticker(), answered=answered)
     except GroupNotThere:
         return None  # the tick sets it up
     except StoreUnavailable as error:

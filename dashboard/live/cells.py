@@ -295,7 +295,8 @@ def _states(
     state[said.number[fresh]] = _SHOWN[said.state[fresh]]
     halted = _own(held, (p for p, _ in troubles.halted if troubles.halt(p, _owner(held, p))))
     state[halted[state[halted] == STATE_INDEX["owned"]]] = STATE_INDEX["halted"]
-    stands = paused.all & np.isin(state, (STATE_INDEX["owned"], STATE_INDEX["halted"]))
+    may_pause = (state == STATE_INDEX["owned"]) | (state == STATE_INDEX["halted"])
+    stands = paused.all & may_pause
     words = np.where(paused.unconfirmed, STATE_INDEX["pausing"], STATE_INDEX["paused"])
     state[stands] = words[stands]
     state[has & _silent(read, held)] = STATE_INDEX["unknown"]

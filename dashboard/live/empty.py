@@ -17,7 +17,7 @@ from dashboard.live.connection import RedisError, StoreUnavailable, sync_client
 from dashboard.live.groups import redis_now_ms
 from dashboard.live.progress import UNKNOWN, Progress
 from dashboard.live.queue import last_ticker
-from dashboard.live.scripts import try_each
+from dashboard.live.scripts import script, try_each
 
 PARTITIONS_MAX = 500  # of one trip to Redis, and of a group: a larger one is read as ever
 ANSWERS = 9  # of Redis, of each group
@@ -133,7 +133,7 @@ def _progress(groups: Mapping[str, Stream], read: Mapping[str, _Stored]) -> dict
         for number, offset in enumerate(rows[name].offsets):
             of = keys.entries(number), keys.producers(number)
             asked.append((of, [offset or str(START)]))
-    answers = iter(try_each("appended", asked))
+    answers = iter(try_each(script("appended"), asked))
     found = dict[str, Progress]()
     for name, stream in groups.items():
         told, made = islice(answers, stream.partitions), Progress(stream.partitions)

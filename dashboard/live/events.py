@@ -8,8 +8,8 @@ import redis
 
 from assignment.types import START, Offset, Partition
 from assignment.wire import StreamKeys
-from dashboard.live.connection import StoreUnavailable, sync_client
-from dashboard.live.scripts import script
+from dashboard.live.connection import StoreUnavailable
+from dashboard.live.scripts import run_one, script
 
 VALUE_MAX = 2 * 2**20  # bytes of one: producers put no more than one MiB into an entry
 ALL_MAX = 4 * 2**20  # of all that is read at once
@@ -69,8 +69,7 @@ def look(
     key = StreamKeys(partition.stream).entries(partition.number)
     asked = (low, high, str(int(newest_first)), most, VALUE_MAX, ALL_MAX)
     try:
-        known = sync_client().register_script(script("look").text)
-        (first, last, length, added), *found = known(keys=[key], args=asked)
+        (first, last, length, added), *found = run_one(script("look"), [key], asked)
     except redis.ResponseError as error:
         raise StoreUnavailable(f"{partition}: its stream cannot be read: {error}") from error
     entries = tuple(map(_entry, found))

@@ -28,7 +28,15 @@ from dashboard.live.health import note_difference
 from dashboard.live.heard import NOTHING_KNOWN, Heard, Known, Told
 from dashboard.live.ownership import LogGap, Names, Ownership
 from dashboard.live.progress import Progress
-from dashboard.live.reading import EVENTS_MAX, PARTITIONS_MAX, Reading
+from dashboard.live.reading import (
+    EVENTS_MAX,
+    NOTHING_ANSWERED,
+    PARTITIONS_MAX,
+    START,
+    Answered,
+    Question,
+    Reading,
+)
 from dashboard.live.reported import Mode
 from dashboard.live.snapshot import LiveSnapshot, build
 from dashboard.web.counts import counts
@@ -55,21 +63,36 @@ class Following:
         self._names = Names()
 
     def look(
-        self, *, whole: bool = False, progress: bool = True, ticker: Ticker = NO_TICK
+        self,
+        *,
+        whole: bool = False,
+        progress: bool = True,
+        ticker: Ticker = NO_TICK,
+        answered: Answered = NOTHING_ANSWERED,
     ) -> LiveSnapshot:
         """`whole`: no part is older than the look. Without `progress` that of a large group is left
-        to `read_progress`. `ticker`: who ticked last, where that is known. Raises StoreUnavailable,
-        GroupNotThere.
+        to `read_progress`. `ticker`: who ticked last, where that is known. `answered`: what need
+        not be asked any more (`question`). Raises StoreUnavailable, GroupNotThere.
         """
         for _ in range(ANEW_MAX):
             try:
-                return self._look(whole, progress, ticker)
+                return self._look(whole, progress, ticker, answered)
             except LogGap as gap:
                 self._read_anew(gap)
+                answered = NOTHING_ANSWERED  # it may be older than what is begun with
             except Damaged as error:
                 self._state = None
                 raise _of_group(self.group, error) from error
         raise StoreUnavailable(f"group {self.group!r} changed faster than it can be read")
+
+    def question(self) -> Question | None:
+        """All that a whole look would ask of a small group; None where more has to be asked, or
+        other things first.
+        """
+        state = self._state
+        if state is None or not state.is_small:
+            return None
+        return state.question(state.span(0), NOTHING_KNOWN, progress=True)
 
     def read_progress(self) -> None:
         """Reads progress that a look without it left out, in turn; what is wrong with that of some
@@ -89,7 +112,9 @@ class Following:
         log.info("group=%s is read anew: %s", self.group, gap)
         self._state = None
 
-    def _look(self, whole: bool, progress: bool, ticker: Ticker) -> LiveSnapshot:
+    def _look(
+        self, whole: bool, progress: bool, ticker: Ticker, answered: Answered
+    ) -> LiveSnapshot:
         state = self._state = self._state or self._begun()
         left: int | None = None
         if whole or (progress and len(state.read_s) <= IN_TURN_MAX) or state.is_small:
@@ -97,7 +122,8 @@ class Following:
         else:
             state.read_unknown()
         known = NOTHING_KNOWN if whole else state.heard.known
-        told = reading.told_in(state.read(left, keys=known), state.heard, ticker)
+        found = state.read(left, keys=known, answered=answered)
+        told = reading.told_in(found, state.heard, ticker)
         if _stream_of(self.group, told.read.meta) != (state.held.stream, state.held.size):
             raise LogGap("its partitions are others")
         return state.shown(told)
@@ -105,7 +131,7 @@ class Following:
     def _begun(self) -> "_State":
         if len(self._names.texts) > NAMES_MAX:
             self._names = Names()
-        found = reading.read(self.group, reading.START, "", range(0), keys=NOTHING_KNOWN)
+        found = reading.read(Question(self.group, START, "", range(0), NOTHING_KNOWN))
         held = Ownership(*_stream_of(self.group, reading.meta_in(found)), self._names)
         held.seq = found.event_seq
         return _State(self.group, held, found)
@@ -148,26 +174,36 @@ class _State:
         for part in sorted(set(range(len(self.read_s))) - self._known):
             self.read(part, progress=False)
 
+    def span(self, part: int) -> range:
+        first = part * PARTITIONS_MAX
+        return range(first, min(first + PARTITIONS_MAX, self.held.size))
+
+    def question(self, span: range, keys: Known | None, progress: bool) -> Question:
+        return Question(self.group, self._position, self.held.stream, span, keys, progress)
+
     def read(
-        self, part: int | None, *, keys: Known | None = None, progress: bool = True
+        self,
+        part: int | None,
+        *,
+        keys: Known | None = None,
+        progress: bool = True,
+        answered: Answered = NOTHING_ANSWERED,
     ) -> Reading:
         """The log up to now, and the part's rows, if any. Raises LogGap."""
         if part is None:
-            return self._read(range(0), keys, progress=False)
-        first = part * PARTITIONS_MAX
-        span = range(first, min(first + PARTITIONS_MAX, self.held.size))
-        found = self._read(span, keys, progress)
+            return self._read(range(0), keys, False, answered)
+        span = self.span(part)
+        found = self._read(span, keys, progress, answered)
         self._take(part, span, found)
         self._known.add(part)
         if progress:
             self.read_s[part] = time.monotonic()
         return found
 
-    def _read(self, span: range, keys: Known | None, progress: bool) -> Reading:
+    def _read(self, span: range, keys: Known | None, progress: bool, answered: Answered) -> Reading:
         while True:
-            found = reading.read(
-                self.group, self._position, self.held.stream, span, keys=keys, progress=progress
-            )
+            asked = self.question(span, keys, progress)
+            found = answered.get(asked) or reading.read(asked)
             self._forward(found)
             if found.is_all:
                 return found

@@ -46,7 +46,7 @@ from dashboard.live.connection import (
     sync_client,
 )
 from dashboard.live.queue import last_ticker
-from dashboard.live.scripts import run, run_beside, run_each, try_each
+from dashboard.live.scripts import run, run_beside, run_each, script, try_each
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
@@ -364,7 +364,7 @@ def _counted_keys(of: Partition) -> tuple[str, str]:
 def last_ids(partitions: Iterable[Partition]) -> dict[Partition, Offset]:
     """The highest id that each stream ever gave; none of those that are not there."""
     asked = list(partitions)
-    answers = try_each("appended", [(_counted_keys(of), [str(START)]) for of in asked])
+    answers = try_each(script("appended"), [(_counted_keys(of), [str(START)]) for of in asked])
     of_each = zip(asked, answers, strict=True)
     found = {of: raw[4] for of, raw in of_each if not isinstance(raw, redis.RedisError)}
     return {of: Offset.parse(last.decode()) for of, last in found.items() if last}

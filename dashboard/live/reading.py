@@ -4,7 +4,8 @@ some partitions' rows and, when asked for, what is the group's and its members';
 Reads only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,12 +23,12 @@ from assignment.scripts.rows import UNREADABLE, why_unreadable
 from assignment.scripts.values import pairs_of, text_of
 from assignment.types import TargetRow
 from assignment.wire import GroupKeys, StreamKeys
-from dashboard.live.connection import GroupDamaged, sync_client
+from dashboard.live.connection import GroupDamaged, RedisError
 from dashboard.live.heard import NOTHING_KNOWN, Heard, Known, Told
 from dashboard.live.nodes import cluster
 from dashboard.live.progress import Progress
 from dashboard.live.queue import last_ticker
-from dashboard.live.scripts import try_each
+from dashboard.live.scripts import Script, run_one, script, script_of, try_each
 
 EVENTS_MAX = 2_000  # of one reading
 PARTITIONS_MAX = 500  # of one reading: some milliseconds of Redis; unpack takes at most 8,000
@@ -109,8 +110,9 @@ return {text(now_ms()), run_id(), about[1] or '0', position, events, rows, progr
 
 
 @cache
-def _script() -> str:
-    return lua.with_common(_TEXT % lua.own_text("appended"), "_streams", "_common")
+def _script() -> Script:
+    text = _TEXT % lua.own_text("appended")
+    return script_of(lua.with_common(text, "_streams", "_common"))
 
 
 class Source(NamedTuple):
@@ -138,33 +140,63 @@ class Reading(NamedTuple):
         return self.entries < EVENTS_MAX
 
 
-def read(
-    group: str,
-    position: str,
-    stream: str,
-    part: Sequence[int],
-    *,
-    keys: Known | None = None,
-    progress: bool = True,
-) -> Reading:
-    """`part`: numbers of partitions, some hundreds. `keys`: with what is the group's and its
-    members', but for what of it is known. Raises StoreUnavailable, and GroupDamaged.
+class Question(NamedTuple):
+    """`position`: in the group's log. `part`: numbers of partitions, some hundreds, as a range or
+    tuple. `keys`: with what is the group's and its members', but for what of it is known.
     """
-    run = sync_client().register_script(_script())
-    is_apart = progress and cluster() is not None  # the streams are in other slots
-    asks = int(keys is not None), int(progress) + is_apart, *(keys or NOTHING_KNOWN)
-    arguments = [position, EVENTS_MAX, stream, *asks, *part]
+
+    group: str
+    position: str
+    stream: str
+    part: Sequence[int]
+    keys: Known | None = None
+    progress: bool = True
+
+
+Answered = Mapping[Question, Reading]
+NOTHING_ANSWERED: Answered = {}
+
+
+def read(asked: Question) -> Reading:
+    """Raises StoreUnavailable, and GroupDamaged."""
+    keys, arguments = _call(asked)
     try:
-        raw = run(keys=GroupKeys(group).of_script, args=arguments)
-        now_ms, run_id, seq, reached, events, *found, identity, incarnation = raw
-        source = Source(text_of(run_id), identity, int(incarnation))
-        of_log = text_of(reached), len(events), _events(events)
-        if is_apart and part:
-            offsets, applied, _ = found[1]
-            found[1] = [offsets, applied, _backlog(stream, part, offsets)]
-        return Reading(int(now_ms), source, int(seq), *of_log, *found)
+        return _reading(asked, run_one(_script(), keys, arguments))
     except (redis.ResponseError, *UNREADABLE) as error:
-        raise GroupDamaged(group, error) from error
+        raise GroupDamaged(asked.group, error) from error
+
+
+def read_each(asked: Sequence[Question]) -> Answered:
+    """In one trip, without those that are to be read alone to see what is wrong with them. Raises
+    StoreUnavailable.
+    """
+    found = {}
+    for one, raw in zip(asked, try_each(_script(), [_call(one) for one in asked]), strict=True):
+        if not isinstance(raw, RedisError):
+            with suppress(*UNREADABLE, redis.ResponseError):
+                found[one] = _reading(one, raw)
+    return found
+
+
+def _call(asked: Question) -> tuple[Sequence[str], Sequence[str | int | bytes]]:
+    group, position, stream, part, keys, progress = asked
+    asks = int(keys is not None), int(progress) + _is_apart(asked), *(keys or NOTHING_KNOWN)
+    return GroupKeys(group).of_script, [position, EVENTS_MAX, stream, *asks, *part]
+
+
+def _is_apart(asked: Question) -> bool:
+    """The streams are in other slots."""
+    return asked.progress and cluster() is not None
+
+
+def _reading(asked: Question, raw: Sequence[Any]) -> Reading:
+    now_ms, run_id, seq, reached, events, *found, identity, incarnation = raw
+    source = Source(text_of(run_id), identity, int(incarnation))
+    of_log = text_of(reached), len(events), _events(events)
+    if _is_apart(asked) and asked.part:
+        offsets, applied, _ = found[1]
+        found[1] = [offsets, applied, _backlog(asked.stream, asked.part, offsets)]
+    return Reading(int(now_ms), source, int(seq), *of_log, *found)
 
 
 def _backlog(stream: str, numbers: Sequence[int], offsets: Sequence[bytes | None]) -> list[Any]:
@@ -174,7 +206,7 @@ def _backlog(stream: str, numbers: Sequence[int], offsets: Sequence[bytes | None
         ((keys.entries(number), keys.producers(number)), [offset or b"0-0"])
         for number, offset in zip(numbers, offsets, strict=True)
     ]
-    answers = try_each("appended", asked)
+    answers = try_each(script("appended"), asked)
     return [b"" if isinstance(answer, redis.RedisError) else answer for answer in answers]
 
 
@@ -189,7 +221,7 @@ def progress_of(group: str, stream: str, numbers: Sequence[int]) -> Progress:
     """Of these partitions, some hundreds, in their order. Raises StoreUnavailable,
     GroupDamaged.
     """
-    found, progress = read(group, START, stream, numbers), Progress(len(numbers))
+    found, progress = read(Question(group, START, stream, tuple(numbers))), Progress(len(numbers))
     try:
         progress.take(range(len(numbers)), found.now_ms, *found.progress)
     except UNREADABLE as error:

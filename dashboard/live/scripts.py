@@ -22,16 +22,27 @@ class Script:
     sha: str
 
 
+def script_of(text: str) -> Script:
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
 @cache
 def script(name: str) -> Script:
-    text = lua.script(name)
-    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return script_of(lua.script(name))
 
 
 def run(call: Call[T], group: str) -> T:
     """Raises StoreUnavailable."""
-    known = sync_client().register_script(script(call.script).text)
-    return call.read(known(keys=GroupKeys(group).of_script, args=call.args))
+    return call.read(run_one(script(call.script), GroupKeys(group).of_script, call.args))
+
+
+def run_one(known: Script, keys: Sequence[str], arguments: Sequence[str | int | bytes]) -> Any:
+    """Its answer as it came. Raises StoreUnavailable."""
+    try:
+        return sync_client().evalsha(known.sha, len(keys), *keys, *arguments)
+    except NoScriptError:
+        sync_client().script_load(known.text)
+        return sync_client().evalsha(known.sha, len(keys), *keys, *arguments)
 
 
 def run_beside(call: Call[Any], group: str, commands: Iterable[Sequence[str]]) -> list[Any]:
@@ -56,14 +67,14 @@ def _at_one_moment(
     return list(pipe.execute())
 
 
-Each = Sequence[tuple[Sequence[str], Sequence[str | bytes]]]  # keys and arguments of each
+Each = Sequence[tuple[Sequence[str], Sequence[str | int | bytes]]]  # keys and arguments of each
 
 
 def run_each(name: str, calls: Each) -> list[Any]:
     """The same script for each, in one trip to each of their servers: their answers. The first
     error is raised, StoreUnavailable among them.
     """
-    answers = try_each(name, calls)
+    answers = try_each(script(name), calls)
     for answer in answers:
         if isinstance(answer, RedisError):
             with reaching_redis():
@@ -71,20 +82,20 @@ def run_each(name: str, calls: Each) -> list[Any]:
     return answers
 
 
-def try_each(name: str, calls: Each) -> list[Any]:
+def try_each(known: Script, calls: Each) -> list[Any]:
     """As run_each, errors among the answers. Raises StoreUnavailable where a server is away."""
-    answers = _asked(name, calls)
+    answers = _asked(known.sha, calls)
     again = [n for n, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
     if again:
-        sync_client().script_load(script(name).text)
-        repeated = _asked(name, [calls[n] for n in again])
+        sync_client().script_load(known.text)
+        repeated = _asked(known.sha, [calls[n] for n in again])
         for n, answer in zip(again, repeated, strict=True):
             answers[n] = answer
     return answers
 
 
-def _asked(name: str, calls: Each) -> list[Any]:
+def _asked(sha: str, calls: Each) -> list[Any]:
     pipe = sync_client().pipeline()
     for keys, arguments in calls:
-        pipe.evalsha(script(name).sha, len(keys), *keys, *arguments)
+        pipe.evalsha(sha, len(keys), *keys, *arguments)
     return list(pipe.execute(raise_on_error=False))

@@ -3,10 +3,11 @@
 Uses no SQL.
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from django.conf import settings
@@ -16,7 +17,7 @@ from dashboard.live.cells import LivePartition
 from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable
 from dashboard.live.deadline import left_s
 from dashboard.live.following import Following, GroupNotThere
-from dashboard.live.reading import progress_of
+from dashboard.live.reading import NOTHING_ANSWERED, Answered, progress_of, read_each
 from dashboard.live.snapshot import LiveSnapshot
 
 FRESH_MS = 1_000  # of lag, offset and commit in a row
@@ -34,13 +35,21 @@ class _Shared:
         self._began_s = 0.0  # the last reading that was whole
         self._was_whole = self._had_progress = False
 
-    def snapshot(self, whole: bool, progress: bool, ticker: Ticker = NO_TICK) -> LiveSnapshot:
+    def snapshot(
+        self,
+        whole: bool,
+        progress: bool,
+        ticker: Ticker = NO_TICK,
+        answered: Answered = NOTHING_ANSWERED,
+    ) -> LiveSnapshot:
         asked_s = time.monotonic()
         with self._alone():
             has_all = (self._was_whole or not whole) and (self._had_progress or not progress)
             if self.last is None or self._began_s <= asked_s or not has_all:
-                began_s = time.monotonic()
-                self.last = self.following.look(whole=whole, progress=progress, ticker=ticker)
+                began_s = -math.inf if answered else time.monotonic()  # when is not known
+                self.last = self.following.look(
+                    whole=whole, progress=progress, ticker=ticker, answered=answered
+                )
                 self._began_s, self._was_whole, self._had_progress = began_s, whole, progress
             return self.last
 
@@ -70,21 +79,35 @@ def last_snapshot(group: str) -> LiveSnapshot | None:
 
 
 def snapshot(
-    group: str, *, whole: bool = False, progress: bool = True, ticker: Ticker = NO_TICK
+    group: str,
+    *,
+    whole: bool = False,
+    progress: bool = True,
+    ticker: Ticker = NO_TICK,
+    answered: Answered = NOTHING_ANSWERED,
 ) -> LiveSnapshot:
     """As of now, but lag, offsets and commits as of the cells' `read_ms`; with `whole` all of it.
     Without `progress` it comes sooner; the caller shows it and then calls `read_progress`. Raises
     StoreUnavailable, GroupNotThere. `ticker`: who ticked last, where the caller knows it.
+    `answered`: of just now (`answers`).
     """
     shared = _shared(group)
     try:
-        return shared.snapshot(whole, progress, ticker)
+        return shared.snapshot(whole, progress, ticker, answered)
     except GroupNotThere:
         with _keeping:
             _drop((settings.REDIS_URL, group))
         raise
     finally:
         _weigh((settings.REDIS_URL, group))
+
+
+def answers(groups: Iterable[str]) -> Answered:
+    """What is to be read for whole snapshots of these, as far as one trip has it. Raises
+    StoreUnavailable.
+    """
+    asked = (_shared(group).following.question() for group in groups)
+    return read_each([one for one in asked if one is not None])
 
 
 def read_progress(group: str) -> None:

@@ -28,11 +28,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, bool]]:
     asked: list[tuple[Any, bool]] = []
     honest = reading.read
 
-    def counted(
-        group: str, position: str, stream: str, part: Any, *, keys: Any = None, **more: Any
-    ) -> Any:
-        asked.append((part, keys is not None))
-        return honest(group, position, stream, part, keys=keys, **more)
+    def counted(question: reading.Question) -> reading.Reading:
+        asked.append((question.part, question.keys is not None))
+        return honest(question)
 
     monkeypatch.setattr(reading, "read", counted)
     return asked

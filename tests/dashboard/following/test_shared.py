@@ -10,7 +10,7 @@ import pytest
 
 from assignment.wire import GroupKeys
 from dashboard.live import following, watching
-from dashboard.live.connection import sync_client
+from dashboard.live.connection import GroupDamaged, sync_client
 from dashboard.live.following import Following
 from dashboard.models import Group
 from tests.dashboard.agents import make_group, until
@@ -48,7 +48,7 @@ def test_a_row_that_was_read_long_ago_is_read_again_when_it_is_shown(
     old = replace(shot, partitions=replace(shot.partitions, now_ms=shot.at_ms + 5_000))
     readings.clear()
     first, last = watching.rows(old, [1, 4])
-    assert readings == [([1, 4], False)]
+    assert readings == [((1, 4), False)]
     assert (first.committed_at_ms, last.committed_at_ms) == (None, shot.at_ms)
     assert shot.partitions[4].committed_at_ms is None, "it is of its moment"
 
@@ -77,6 +77,49 @@ def test_who_asks_while_another_one_reads_shares_the_next_reading(
         shots = [future.result(DEADLINE_S) for future in (first, *others)]
     assert len(readings) == 2
     assert len({id(shot) for shot in shots[1:]}) == 1
+
+
+def test_of_many_groups_what_one_trip_answered_is_not_asked_again(
+    six: Group, group_name: str, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
+    other, damaged = make_group(f"{group_name}-b"), make_group(f"{group_name}-c")
+    large = make_group(f"{group_name}-d", partitions=7)
+    groups = [six, other, damaged, large]
+    staffed(six, "a")
+    staffed(other, "b", "c")
+    names = [group.name for group in groups]
+    assert not watching.answers([damaged.name]), "there is nothing to go on from"
+    for name in names:
+        watching.snapshot(name, whole=True)
+    sync_client().hset(GroupKeys(damaged.name).meta, "settings", "{")
+    sync_client().hset(GroupKeys(six.name).applied, f"{six.stream}:4", "7 1")
+    answered = watching.answers(names)
+    assert {asked.group for asked in answered} == {six.name, other.name, damaged.name}
+    readings.clear()
+    shots = [watching.snapshot(name, whole=True, answered=answered) for name in names[:2]]
+    assert not readings
+    assert [shot.numbers.owned for shot in shots] == [6, other.partitions]
+    assert shots[0].partitions[4].committed_at_ms == 1
+    with pytest.raises(GroupDamaged):
+        watching.snapshot(damaged.name, whole=True, answered=answered)
+    began_s = watching._shared(six.name)._began_s
+    assert began_s == -inf, "it is shared with nobody: it may have been read before they asked"
+
+
+def test_what_was_answered_of_another_moment_of_the_log_is_asked_again(
+    six: Group, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
+    (agent,) = staffed(six, "a")
+    watching.snapshot(six.name, whole=True)
+    answered = watching.answers([six.name])
+    assert answered
+    agent.leave()
+    assert watching.snapshot(six.name).numbers.owned == 0
+    readings.clear()
+    assert watching.snapshot(six.name, whole=True, answered=answered).numbers.owned == 0
+    assert readings
 
 
 def test_who_needs_progress_does_not_share_a_reading_without(six: Group) -> None:
