@@ -33,8 +33,8 @@ SAMPLES = Work(
     name="samples",
     period_ms=5_000,
     quiet_ms=group_queries.QUIET_MS,
-    share_s=0.25,  # a twentieth of a processor, where many groups are
-    late_ms=15_000,  # and a run later it says something of now yet (FRESH_MS)
+    share_s=0.15,  # three hundredths of a processor, where many groups are
+    late_ms=25_000,  # and a run later it says something of now yet (FRESH_MS)
     late_share_s=4.0,
 )
 SAMPLES_KEPT_MS = 7 * 86_400_000

@@ -15,7 +15,10 @@ from dashboard.coordinator.sampling import AT_ONCE, SAMPLES
 from dashboard.evaluation.capacity import curves, measuring, pages, sizing, stored
 from dashboard.evaluation.capacity.curves import Chart, Curve
 from dashboard.evaluation.capacity.formulas import (
+    ENOUGH,
     FORMULAS,
+    GATHER_S,
+    GATHERED_MAX,
     NOT_JUDGED,
     OF_RUNS,
     SAMPLING,
@@ -26,9 +29,10 @@ from dashboard.evaluation.capacity.formulas import (
     fitted,
     predicted,
     sampled,
+    waited_s,
 )
 from dashboard.evaluation.capacity.sizing import Asked, Each, Limit
-from dashboard.live.batch import GATHER_S
+from dashboard.live import batch
 
 NOTHING = {figure: dict.fromkeys(of.terms, 0.0) for figure, of in FORMULAS.items()}
 ROWS = (
@@ -251,12 +255,15 @@ def test_machines_follow_from_the_part_that_needs_most_of_them() -> None:
 def test_beats_that_come_together_share_a_trip_and_each_web_process_makes_its_own() -> None:
     few, many = (replace(load(800, 4, 1_600), members=members) for members in (3, 300_000))
     assert few.trips == pytest.approx(1, abs=0.01)
-    assert many.trips == pytest.approx(1 / TRIP_S, rel=0.01)
-    assert replace(many, web_processes=2).trips == pytest.approx(2 / TRIP_S, rel=0.01)
-    assert TRIP_S > GATHER_S
+    assert many.trips == pytest.approx(1 / (TRIP_S + batch.GATHER_S), rel=0.01)
+    assert replace(many, web_processes=2).trips == pytest.approx(2 * many.trips, rel=0.01)
+    assert (GATHER_S, GATHERED_MAX, ENOUGH) == (batch.GATHER_S, batch.GATHERED_MAX, batch.ENOUGH)
+    some = replace(few, members=3_000)
+    assert 1_000 / some.trips == pytest.approx(ENOUGH, rel=0.1), "as many as are gathered"
+    assert waited_s(0.0) == GATHER_S
     of = constants(web_cores={"one": 0.01, "trip a second": 0.002})
     needs = sizing.sized(of, EACH, replace(ASKED, agents=3_000))["needs"]
-    assert (needs["web_processes"], needs["cores"]["web"]) == (1, pytest.approx(0.343, abs=0.001))
+    assert (needs["web_processes"], needs["cores"]["web"]) == (1, pytest.approx(0.102, abs=0.001))
 
 
 def test_a_commit_has_the_events_that_came_while_it_waited_for_them() -> None:
@@ -286,8 +293,8 @@ def test_samples_are_as_many_as_their_share_of_a_processor_allows() -> None:
 
     assert of(1_000) == 200  # each 5 s
     assert of(100, sample=0.001) == 20
-    assert of(300, sample=0.001) == 50  # a twentieth of a processor
-    assert of(3_000, sample=0.001) == 150  # but each 20 s
+    assert of(300, sample=0.001) == 30  # three hundredths of a processor
+    assert of(3_000, sample=0.001) == 100  # but each 30 s
     assert of(30_000, **{"partition of a sample": 1e-5}) == 800  # of a whole processor at most
     assert of(100, **{"member of a sample": 1.0}) == 10  # at least some
 
@@ -314,7 +321,7 @@ def test_the_first_limit_is_the_one_of_which_most_is_used() -> None:
     [
         ("CPU of one web process", 1.0, {"web_cores": {"member": 0.001}}),
         ("CPU of one ticker", 1.0, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
-        ("samples each 20 s, one at a time", 4.5, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
+        ("samples each 30 s, one at a time", 3.0, {"worker_cores": {"group": 0.1, "sample": 9.0}}),
         ("cores of one machine", 1.5, {"worker_change_s": {"rebalance": 540.0}}),
         ("writes to the database", 1_000.0, {"database_rows": {"join": 360_000.0}}),
         ("memory of one Redis", 10_060.0, {"redis_mib": {"member": 10.0}}),

@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 DAY_S = 86_400.0
-TRIP_S = 0.005  # GATHER_S of dashboard/live/batch.py, and the trip: those within it share one
+# As dashboard/live/batch.py gathers calls for one trip to Redis: so long, and so many times that,
+# where others came meanwhile, until there are enough.
+GATHER_S, GATHERED_MAX, ENOUGH = 0.004, 6, 20
+TRIP_S = 0.001  # itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +27,8 @@ class Sampling:
 
     period_s: float = 5.0
     quiet_s: float = 300.0
-    share: float = 0.05
-    late_s: float = 15.0
+    share: float = 0.03
+    late_s: float = 25.0
     late_share: float = 0.8
     at_least: float = 10.0
 
@@ -90,7 +93,7 @@ class Load:
     def trips(self) -> float:
         """Of beats, in a second, of all web processes."""
         of_each = self.members / self.beat_s / self.web_processes
-        return self.web_processes * gathered(of_each, TRIP_S)
+        return self.web_processes * gathered(of_each, TRIP_S + waited_s(of_each))
 
     @property
     def commits(self) -> float:
@@ -98,6 +101,15 @@ class Load:
         if not self.owned:
             return 0.0
         return self.owned * gathered(self.events / self.owned, self.goal_s)
+
+
+def waited_s(rate: float) -> float:
+    """How long the first call of a trip waits for others, of so many a second."""
+    if not rate:
+        return GATHER_S
+    until_enough_s = min(max(GATHER_S, ENOUGH / rate), GATHERED_MAX * GATHER_S)
+    is_alone = math.exp(-rate * GATHER_S)  # how often it is, after the first time
+    return GATHER_S + (1.0 - is_alone) * (until_enough_s - GATHER_S)
 
 
 def gathered(rate: float, wait_s: float) -> float:
@@ -147,7 +159,7 @@ STEADY: Mapping[str, Formula] = {
         "cores", (*_GROUPS, "beat a second", "trip a second"), "CPU of web processes"
     ),
     "worker_cores": Formula("cores", (*_GROUPS, *_SAMPLE), "CPU of Celery: worker and beat"),
-    "redis_cores": Formula("cores", _SIZES, "CPU of Redis"),
+    "redis_cores": Formula("cores", (*_SIZES, "trip a second"), "CPU of Redis"),
     "redis_ops": Formula("1/s", _SIZES, "commands of Redis, those of scripts included"),
     "web_mib": Formula("MiB", (*_GROUPS, "member"), "memory of one web process"),
     "worker_mib": Formula("MiB", _SIZES, "memory of a worker and beat"),

@@ -21,7 +21,7 @@ from dashboard.records.queries.rebalances import light
 from dashboard.records.rights import visible
 
 # A sample is taken every 5 s, or as often as many groups allow; an older one says nothing of now.
-FRESH_MS = 30_000
+FRESH_MS = 40_000
 QUIET_MS = 300_000  # so often where no members are, and nothing is to be done
 TREND_POINTS = 24
 TREND_ROWS_MAX = 5_000  # of one page; a group that flaps all day must not slow the list
