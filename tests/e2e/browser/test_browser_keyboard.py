@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from playwright.async_api import Page
+from playwright.async_api import Page, TimeoutError
 
 from dashboard.actions import groups
 from dashboard.models import AuditSource
@@ -44,7 +44,11 @@ async def tab_to(page: Page, wanted: str) -> None:
 async def press(page: Page, wanted: str, path: str) -> None:
     await tab_to(page, wanted)
     await page.keyboard.press("Enter")
-    await page.wait_for_url(re.compile(path))
+    try:
+        await page.wait_for_url(re.compile(path))
+    except TimeoutError as error:
+        shown = await page.locator("main").inner_text()
+        raise AssertionError(f"{wanted} led nowhere; the page says:\n{shown}") from error
 
 
 async def rebalance(page: Page) -> None:
