@@ -103,11 +103,14 @@ def snapshot(
 
 
 def answers(groups: Iterable[str]) -> Answered:
-    """What is to be read for whole snapshots of these, as far as one trip has it. Raises
-    StoreUnavailable.
+    """What is to be read for whole snapshots of these, as far as one trip has it: of a cluster,
+    nothing where a node does not answer, and then each is read by itself.
     """
     asked = (_shared(group).following.question() for group in groups)
-    return read_each([one for one in asked if one is not None])
+    try:
+        return read_each([one for one in asked if one is not None])
+    except StoreUnavailable:
+        return NOTHING_ANSWERED
 
 
 def read_progress(group: str) -> None:

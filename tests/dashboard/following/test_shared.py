@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from assignment.wire import GroupKeys
-from dashboard.live import following, watching
-from dashboard.live.connection import GroupDamaged, sync_client
+from dashboard.live import following, reading, watching
+from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
 from dashboard.live.following import Following
 from dashboard.models import Group
 from tests.dashboard.agents import make_group, until
@@ -105,6 +105,20 @@ def test_of_many_groups_what_one_trip_answered_is_not_asked_again(
         watching.snapshot(damaged.name, whole=True, answered=answered)
     began_s = watching._shared(six.name)._began_s
     assert began_s == -inf, "it is shared with nobody: it may have been read before they asked"
+
+
+def test_of_a_cluster_without_one_of_its_nodes_the_others_groups_are_read_alone(
+    six: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
+    watching.snapshot(six.name, whole=True)
+
+    def away(*_: Any) -> Any:
+        raise StoreUnavailable("a node does not answer")
+
+    monkeypatch.setattr(reading, "try_each", away)
+    answered = watching.answers([six.name])
+    assert watching.snapshot(six.name, whole=True, answered=answered).numbers.unowned == 6
 
 
 def test_what_was_answered_of_another_moment_of_the_log_is_asked_again(
