@@ -21,7 +21,7 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.empty import Empty, Stream
 from dashboard.live.following import GroupNotThere
 from dashboard.live.queue import LastTicker
-from dashboard.live.reading import NOTHING_ANSWERED, Answered
+from dashboard.live.reading import Answered
 from dashboard.live.snapshot import LiveSnapshot
 from dashboard.models import Group, Sample
 from dashboard.records.queries import attention, flapping
@@ -135,9 +135,7 @@ def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str
     )
 
 
-def _seen(
-    group: Group, ticker: Callable[[], Ticker], answered: Answered = NOTHING_ANSWERED
-) -> LiveSnapshot | None:
+def _seen(group: Group, ticker: Callable[[], Ticker], answered: Answered) -> LiveSnapshot | None:
     try:
         return watching.snapshot(group.name, whole=True, ticker=ticker(), answered=answered)
     except GroupNotThere:
