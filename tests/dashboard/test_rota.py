@@ -127,6 +127,11 @@ def test_who_is_gone_is_forgotten_and_what_cannot_be_read_is_as_nothing(store: A
     assert turns.turns("tests").keys() == {"b"}
 
 
+def test_of_many_groups_each_is_sampled_before_its_sample_is_too_old_to_be_shown() -> None:
+    work = sampling.SAMPLES
+    assert work.period_ms + work.late_ms + work.period_ms < group_queries.FRESH_MS
+
+
 @pytest.mark.django_db
 def test_a_group_without_members_is_sampled_rarely_and_known_all_the_same(
     group: Group, store: Any
