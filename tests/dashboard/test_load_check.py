@@ -1,21 +1,24 @@
 """load_check: what it is asked for, what is counted, and which aims are judged."""
 
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
+from assignment.coordinator.resting import Rest
+from dashboard.coordinator.at_rest import Kept
 from dashboard.evaluation.beside.speaking import NoAnswer
-from dashboard.evaluation.load import hand_over, table
+from dashboard.evaluation.load import check, hand_over, table
 from dashboard.evaluation.load.aims import Sizes, missed, refusal_of
 from dashboard.evaluation.load.check import Scene
 from dashboard.evaluation.load.lines import Answered, TimedOut
 from dashboard.evaluation.load.told import Latencies, Told
 from dashboard.evaluation.load.watching import Gaps, Watch
-from dashboard.live import queue
+from dashboard.live import queue, rests
 from dashboard.management.commands import load_check
 from tests.dashboard.served import until
 
@@ -198,27 +201,63 @@ async def test_ticks_are_followed_on_after_a_redis_that_did_not_answer(
     assert watch.gaps.longest_ms == 2_500
 
 
-def test_history_is_kept_when_none_is_wanted_and_nobody_stores_any(
-    store: Any, redis_url: str
-) -> None:
-    watch = Watch(redis_url, ["a"])
-    assert not watch.keeps_history()
+@pytest.fixture
+def watch(store: Any, redis_url: str) -> Watch:
+    return Watch(redis_url, ["a"])
+
+
+def test_history_is_kept_when_none_is_wanted_and_nobody_stores_any(watch: Watch) -> None:
+    assert not watch.is_at_work()
     queue.want_history({"a": False})
-    assert watch.keeps_history()
+    assert watch.is_at_work()
     with queue.keeping_history():
         queue.take_wanted_history()
-        assert watch.keeps_history()
-    assert not watch.keeps_history()
+        assert watch.is_at_work()
+    assert not watch.is_at_work()
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_the_window_waits_for_the_history_of_the_joining(*, is_kept: bool) -> None:
-    run = SimpleNamespace(happens=lambda condition, seconds: condition())
-    watch = SimpleNamespace(keeps_history=lambda: not is_kept)
-    parts: list[Any] = [run, ASKED, watch, None]
-    scene = Scene(*parts, found={"began_s": time.monotonic() - 7.0})
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_group_that_waits_for_others_may_wish_for_its_history_yet(
+    watch: Watch, *, waits: bool
+) -> None:
+    rest = Rest(looked_ms=1, run_id="r", counted="")
+    kept = Kept(rest=rest, digest=1, until_ms=2, since_ms=1, waits=waits)
+    rests.keep("a", msgspec.json.encode(kept))
+    assert watch.is_at_work() is waits
+
+
+@pytest.mark.parametrize(
+    ("works", "kept_s"),
+    [
+        ([True, True, False], 2.0),
+        ([False, True, False], 2.0),  # between two groups nobody was at it
+        ([True], None),
+    ],
+)
+def test_the_window_waits_until_nothing_is_left_of_the_joining(
+    monkeypatch: pytest.MonkeyPatch, works: list[bool], kept_s: float | None
+) -> None:
+    """A look a second, of which the last one goes on."""
+    now_s = 7.0
+
+    def happens(condition: Callable[[], bool], seconds: float) -> bool:
+        nonlocal now_s
+        until_s = now_s + seconds
+        while not condition() and now_s < until_s:
+            now_s += 1.0
+        return now_s < until_s
+
+    monkeypatch.setattr(check, "time", SimpleNamespace(monotonic=lambda: now_s))
+    answers = [*works, *[works[-1]] * 1_000][::-1]
+    parts: list[Any] = [
+        SimpleNamespace(happens=happens),
+        ASKED,
+        SimpleNamespace(is_at_work=answers.pop),
+        None,
+    ]
+    scene = Scene(*parts, found={"began_s": 7.0})
     scene.wait_for_history()
-    assert scene.found["history_kept_s"] == (pytest.approx(7.0, abs=1.0) if is_kept else None)
+    assert scene.found["history_kept_s"] == kept_s
 
 
 def test_a_group_that_rests_needs_no_look_until_it_is_awake() -> None:

@@ -40,7 +40,7 @@ Found = dict[str, Any]
 SPREAD_S = TIMINGS.heartbeat_ms / 1e3  # of the joins: as if all had begun at any moment of a beat
 STILL_S = 3.0  # without another target it is steady
 STEADY_WITHIN_S = 300.0  # ten times the aim
-KEPT_WITHIN_S = 60.0  # history of the joining
+KEPT_WITHIN_S = 180.0  # history of the joining
 QUIET_S = 5.0  # after many groups were made
 CONFIGURED_S = 120.0
 BACK_S = 120.0  # of a web process that was killed, until all were answered again
@@ -131,10 +131,21 @@ class Scene:
         return is_held and all(group == target for group, target in epochs)
 
     def wait_for_history(self) -> None:
-        """What joining left to do is no part of what beating costs."""
-        is_kept = self.run.happens(lambda: not self.watch.keeps_history(), KEPT_WITHIN_S)
-        after_s = round(time.monotonic() - self.found["began_s"], 1)
-        self.found["history_kept_s"] = after_s if is_kept else None
+        """What joining left to do is no part of what beating costs. Groups wish for their history
+        one after the other, and between two of them nobody is at it.
+        """
+        since_s: float | None = None
+
+        def is_kept() -> bool:
+            nonlocal since_s
+            if self.watch.is_at_work():
+                since_s = None
+                return False
+            since_s = since_s or time.monotonic()
+            return time.monotonic() - since_s >= STILL_S
+
+        found = self.run.happens(is_kept, KEPT_WITHIN_S) and since_s
+        self.found["history_kept_s"] = round(found - self.found["began_s"], 1) if found else None
 
     # --- the window
 

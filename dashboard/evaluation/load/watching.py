@@ -8,6 +8,7 @@ from typing import Any
 from assignment import wire
 from assignment.types import Partition
 from assignment.wire import GroupKeys
+from dashboard.coordinator import at_rest
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable, client_of, ms_of, own_key, reaching_redis
 
@@ -100,9 +101,15 @@ class Watch:
         """Groups that a tick found as they are to be."""
         return int(self.client.hlen(own_key("rests")))
 
-    def keeps_history(self) -> bool:
-        """Whether history of a group waits to be stored, or is being stored."""
-        return bool(self.client.exists(queue.of_history("wanted"), queue.of_history("running")))
+    def is_at_work(self) -> bool:
+        """Whether history is being stored, or somebody wishes for it, or a group waits for others:
+        it may wish for its history when it is looked at next.
+        """
+        pipe = self.client.pipeline(transaction=False)
+        pipe.exists(queue.of_history("wanted"), queue.of_history("running"))
+        pipe.hvals(own_key("rests"))
+        found, rests = self._answers(pipe)
+        return bool(found) or any(kept.waits for kept in map(at_rest.read, rests) if kept)
 
     def configured(self) -> int:
         """Groups whose settings are in Redis."""
