@@ -187,7 +187,7 @@ async def map_page(address: str, size: int) -> AsyncIterator[Any]:
     from tests.bench.live_group import NAME
     from tests.e2e.browser.chromium import launched, log_in
 
-    async with launched() as browser:
+    async with launched(address) as browser:
         state = await log_in(browser, address, "bench", PASSWORD)
         context = await browser.new_context(base_url=address, storage_state=state, viewport=WINDOW)
         page = await context.new_page()

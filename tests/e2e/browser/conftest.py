@@ -52,7 +52,7 @@ async def stage(group: Group, address: str) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def chromium(address: str) -> AsyncIterator[Browser]:
-    async with launched() as browser:
+    async with launched(address) as browser:
         yield browser
 
 
