@@ -34,16 +34,20 @@ class IssuedToken(models.Model):
 
     @property
     def state(self) -> str:
-        """valid, expired or revoked"""
-        if self.revoked_at is not None:
-            return "revoked"
-        is_past = self.expires_at is not None and self.expires_at <= timezone.now()
-        return "expired" if is_past else "valid"
+        """As `state_at`, now."""
+        return state_at(timezone.now(), self.revoked_at, self.expires_at)
 
 
 def make(prefix: str = AGENT_PREFIX) -> str:
     """The text of a token: 256 random bits."""
     return prefix + secrets.token_urlsafe(32)
+
+
+def state_at(now: datetime, revoked_at: datetime | None, expires_at: datetime | None) -> str:
+    """valid, expired or revoked"""
+    if revoked_at is not None:
+        return "revoked"
+    return "expired" if expires_at is not None and expires_at <= now else "valid"
 
 
 def valid_at(now: datetime) -> Q:

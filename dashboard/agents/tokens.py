@@ -16,7 +16,7 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from dashboard.agents.issued import digest_of as digest_of  # noqa: PLC0414
-from dashboard.agents.issued import is_used_anew
+from dashboard.agents.issued import is_used_anew, state_at
 from dashboard.agents.issued import make as make  # noqa: PLC0414
 from dashboard.models import AgentToken, AuditSource, Group
 from dashboard.records import audit
@@ -31,7 +31,7 @@ LOOK_BACK_S = 60.0  # so far may the clocks of two web processes' machines be ap
 LOOK_WAIT_S = 0.25  # for a database that is slow; then what is remembered counts
 OUTAGE_S = 3_600.0  # what it said so long ago counts no more, even while it is away
 FIELDS = (
-    *("digest", "expires_at", "revoked_at", "last_used_at"),
+    *("id", "digest", "revoked_at", "expires_at", "last_used_at"),
     *("group__name", "group__stream", "group__partitions"),
 )
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
@@ -113,15 +113,14 @@ def read(asked: Mapping[str, str]) -> Read:
     """Of these digests, each with the address that it came from. Raises DatabaseError."""
     now, known, used, ended = timezone.now(), [], [], {}
     rows = AgentToken.objects.filter(digest__in=list(asked)).order_by()
-    for row in rows.select_related("group").only(*FIELDS):
-        if row.state != "valid":
-            ended[row.id] = asked[row.digest]
+    # Of each token every REMEMBERED_S: objects for them would cost as much as the query.
+    for token_id, digest, revoked_at, until, used_at, group, *of_group in rows.values_list(*FIELDS):
+        if state_at(now, revoked_at, until) != "valid":
+            ended[token_id] = asked[digest]
             continue
-        group, read_at = row.group, time.monotonic()
-        of_group = group.name, row.expires_at, read_at, group.stream, group.partitions
-        known.append(Known(row.digest, row.id, *of_group))
-        if is_used_anew(row.last_used_at, now):
-            used.append(row.id)
+        known.append(Known(digest, token_id, group, until, time.monotonic(), *of_group))
+        if is_used_anew(used_at, now):
+            used.append(token_id)
     refused = asked.keys() - {one.digest for one in known}
     known += (Known(digest, 0, "", None, time.monotonic()) for digest in refused)
     return Read(known, used, ended)

@@ -30,8 +30,9 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """`period_ms`, `quiet_ms`: from one turn to the next. `share_s`: of each run, and of one that
-    has turns which are late, which are due since `late_ms`, `late_share_s`.
+    """`period_ms`, `quiet_ms`: from one turn to the next; `idle` periods after one in which there
+    was nothing to do. `share_s`: of each run, and of one that has turns which are late, which are
+    due since `late_ms`, `late_share_s`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Work:
     share_s: float
     late_ms: int
     late_share_s: float
+    idle: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,9 +103,9 @@ class Rota:
         if done_ms > self.now_ms:  # the clock was set back
             return self.now_ms
         is_quiet = self.quiet.get(name, self.now_ms) <= done_ms
-        return (
-            due_ms if is_quiet or not done_ms else min(due_ms, done_ms + self._period_ms(took_ms))
-        )
+        if is_quiet or not done_ms:
+            return due_ms
+        return min(due_ms, done_ms + self.work.idle * self._period_ms(took_ms))
 
     def _period_ms(self, took_ms: int) -> int:
         """In which it takes no more than the share of a run, but for the bound."""
@@ -116,10 +118,14 @@ class Rota:
         share_s = self.work.late_share_s if is_late else self.work.share_s
         return monotonic() - self._began_s < share_s
 
-    def took(self, name: str, took_s: float = 0.0, *, is_quiet: bool) -> None:
-        """`is_quiet`: spread, so that they do not all come at once."""
+    def took(
+        self, name: str, took_s: float = 0.0, *, is_quiet: bool, was_idle: bool = False
+    ) -> None:
+        """`is_quiet`: spread, so that they do not all come at once. `was_idle`: there was nothing
+        to do.
+        """
         took_ms = round(took_s * 1_000)
-        period_ms = self._period_ms(took_ms)
+        period_ms = self._period_ms(took_ms) * (self.work.idle if was_idle else 1)
         if is_quiet:
             period_ms = round(self.work.quiet_ms * (0.8 + crc32(name.encode()) / 2**32 / 5))
         self._taken[name] = Turn(self.now_ms, self.now_ms + period_ms, took_ms)

@@ -23,6 +23,7 @@ TRIMS = Work(
     share_s=0.5,  # a twentieth of a processor
     late_ms=20_000,  # what is not dropped fills the memory of Redis
     late_share_s=5.0,
+    idle=3,  # of many streams most have nothing to drop, and to find that costs as much
 )
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def trim_due() -> int:
     for part in rota.parts(AT_ONCE):
         for stream, gone in _trimmed(part):
             dropped += gone
-            rota.took(stream, is_quiet=stream in quiet and not gone)
+            rota.took(stream, is_quiet=stream in quiet and not gone, was_idle=not gone)
     return dropped
 
 

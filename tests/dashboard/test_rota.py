@@ -1,6 +1,7 @@
 """Whose turn it is, on a real Redis."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,25 @@ def test_where_nothing_goes_on_turns_are_rare_until_something_does(store: Any) -
     assert turn(1_200, ["a", "b"], {"a": 900}) == ["b"]
     assert turn(1_300, ["a", "b"], {"a": 1_250}) == ["b", "a"], "somebody looked since"
     assert turn(1_400, ["a", "b"], {}) == ["a", "b"], "somebody is there"
+
+
+def test_where_there_was_nothing_to_do_the_next_turn_is_some_periods_later(store: Any) -> None:
+    work = replace(WORK, idle=3)
+
+    def run(now_ms: int, quiet: Mapping[str, int], *, idle: bool) -> list[str]:
+        one = Rota(work=work, now_ms=now_ms, names=["a"], quiet=quiet)
+        found = []
+        for (name,) in one.parts(1):
+            one.took(name, is_quiet=name in quiet, was_idle=idle)
+            found.append(name)
+        return found
+
+    assert run(1_000, {}, idle=True) == ["a"]
+    assert run(1_200, {}, idle=True) == []
+    assert run(1_300, {}, idle=False) == ["a"]
+    assert run(1_400, {"a": 1_350}, idle=True) == ["a"], "it had something to do"
+    assert run(1_650, {}, idle=True) == [], "it was quiet, and had nothing to do"
+    assert run(1_700, {}, idle=True) == ["a"], "and is not quiet any more"
 
 
 def test_a_run_has_its_share_and_the_longest_due_come_first(store: Any, clock: Clock) -> None:
@@ -217,3 +237,14 @@ def test_streams_that_nobody_reads_have_rare_turns(group: Group, store: Any) -> 
     assert coordinator.trim_due() == 0
     turn_of = turns.turns("trims")[group.stream]
     assert turn_of.due_ms - turn_of.done_ms >= trimming.TRIMS.quiet_ms / 2
+
+
+@pytest.mark.django_db
+def test_streams_of_which_nothing_could_be_dropped_have_every_third_turn(
+    group: Group, store: Any
+) -> None:
+    FakeAgent(group, "a").start()
+    tick()
+    assert coordinator.trim_due() == 0
+    turn_of = turns.turns("trims")[group.stream]
+    assert turn_of.due_ms - turn_of.done_ms == 3 * trimming.TRIMS.period_ms
