@@ -30,9 +30,9 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """`period_ms`, `quiet_ms`: from one turn to the next; `idle` periods after one in which there
-    was nothing to do. `share_s`: of each run, and of one that has turns which are late, which are
-    due since `late_ms`, `late_share_s`.
+    """`period_ms`, `quiet_ms`: from one turn to the next; `idle_periods` of the former after a turn
+    in which there was nothing to do. `share_s`: of each run, and of one that has turns which are
+    late, which are due since `late_ms`, `late_share_s`.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Work:
     share_s: float
     late_ms: int
     late_share_s: float
-    idle: int = 1
+    idle_periods: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Rota:
         is_quiet = self.quiet.get(name, self.now_ms) <= done_ms
         if is_quiet or not done_ms:
             return due_ms
-        return min(due_ms, done_ms + self.work.idle * self._period_ms(took_ms))
+        return min(due_ms, done_ms + self.work.idle_periods * self._period_ms(took_ms))
 
     def _period_ms(self, took_ms: int) -> int:
         """In which it takes no more than the share of a run, but for the bound."""
@@ -125,7 +125,7 @@ class Rota:
         to do.
         """
         took_ms = round(took_s * 1_000)
-        period_ms = self._period_ms(took_ms) * (self.work.idle if was_idle else 1)
+        period_ms = self._period_ms(took_ms) * (self.work.idle_periods if was_idle else 1)
         if is_quiet:
             period_ms = round(self.work.quiet_ms * (0.8 + crc32(name.encode()) / 2**32 / 5))
         self._taken[name] = Turn(self.now_ms, self.now_ms + period_ms, took_ms)

@@ -23,7 +23,7 @@ TRIMS = Work(
     share_s=0.5,  # a twentieth of a processor
     late_ms=20_000,  # what is not dropped fills the memory of Redis
     late_share_s=5.0,
-    idle=3,  # of many streams most have nothing to drop, and to find that costs as much
+    idle_periods=3,  # of many streams most have nothing to drop, and to find that costs as much
 )
 
 log = logging.getLogger(__name__)

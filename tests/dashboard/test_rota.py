@@ -71,7 +71,7 @@ def test_where_nothing_goes_on_turns_are_rare_until_something_does(store: Any) -
 
 
 def test_where_there_was_nothing_to_do_the_next_turn_is_some_periods_later(store: Any) -> None:
-    work = replace(WORK, idle=3)
+    work = replace(WORK, idle_periods=3)
 
     def run(now_ms: int, quiet: Mapping[str, int], *, idle: bool) -> list[str]:
         one = Rota(work=work, now_ms=now_ms, names=["a"], quiet=quiet)

@@ -50,10 +50,12 @@ async def _started() -> AsyncIterator[tuple[Browser, Any]]:
             playwright = await async_playwright().start()
         try:
             browser = await playwright.chromium.launch(executable_path=executable(), args=FLAGS)
-            yield browser, words
-            if not browser.is_connected():
-                print(await _last_words(words), file=sys.stderr)
-            await browser.close()
+            try:
+                yield browser, words
+            finally:
+                if not browser.is_connected():
+                    print(await _last_words(words), file=sys.stderr)
+                await browser.close()
         finally:
             await playwright.stop()
 

@@ -47,11 +47,12 @@ async def test_one_that_ends_at_its_first_page_is_started_again_and_that_is_told
 
 
 @pytest.mark.filterwarnings("ignore::tests.e2e.browser.chromium.ChromiumEnded")
-async def test_one_that_never_shows_a_page_is_a_failure(
-    address: str, monkeypatch: pytest.MonkeyPatch
+async def test_one_that_never_shows_a_page_is_a_failure_that_says_how_it_ended(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun = ends_at_its_first_page(monkeypatch, chromium.STARTS_MAX)
     with pytest.raises(Error, match="closed"):
         async with chromium.launched(address):
             raise AssertionError("it was used")
     assert len(begun) == chromium.STARTS_MAX
+    assert capsys.readouterr().err.count("signal=SIGKILL") == chromium.STARTS_MAX
