@@ -4,14 +4,17 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import OperationalError
+from django.utils import timezone
 
 from dashboard.agents import tokens
 from dashboard.agents.known_tokens import KnownTokens
+from dashboard.models import AgentToken, Group
 
 PATIENCE_S = 10.0
 
@@ -176,3 +179,32 @@ async def test_who_gives_up_takes_nobody_elses_answer(database: Database) -> Non
     await asyncio.sleep(0)
     database.may_answer.set()
     assert (await waits).token_id == 1
+
+
+@pytest.mark.django_db
+def test_what_the_database_says_of_each_token(group: Group) -> None:
+    """One that ended is as unknown as another, and its address is on record."""
+    now, hour = timezone.now(), timedelta(hours=1)
+    rows = {
+        "new": {"last_used_at": None},
+        "used": {"last_used_at": now, "expires_at": now + hour},
+        "revoked": {"revoked_at": now - hour},
+        "expired": {"expires_at": now - hour},
+    }
+    ids = {
+        name: AgentToken.objects.create(group=group, name=name, digest=name, **row).pk
+        for name, row in rows.items()
+    }
+    found = tokens.read({name: f"address of {name}" for name in (*rows, "strange")})
+    known = {one.digest: one for one in found.known}
+    assert {name: one.token_id for name, one in known.items()} == {
+        **{name: ids[name] for name in ("new", "used")},
+        **dict.fromkeys(("revoked", "expired", "strange"), 0),
+    }
+    of_group = group.name, group.stream, group.partitions
+    assert {(one.group, one.stream, one.partitions) for one in known.values() if one.token_id} == {
+        of_group
+    }
+    assert known["used"].expires_at == now + hour
+    assert found.used == [ids["new"]]
+    assert found.ended == {ids[name]: f"address of {name}" for name in ("revoked", "expired")}
