@@ -39,8 +39,8 @@ NOBODY = "0.0.0.0"  # everybody whose address another server may have replaced b
 SWITCH_S = 0.001  # so soon a thread that reads a large report lets the loop go on
 
 log = logging.getLogger(__name__)
-agents = AgentApi()
 liveness = LivenessFile.from_environment()
+agents = AgentApi(liveness.note_answer)
 in_turn: Any = pages
 if settings.IS_POOLED:
     in_turn = Places(pages, settings.DATABASE_POOL - LEFT, ("/healthz", settings.STATIC_URL))
@@ -56,17 +56,15 @@ async def application(scope: dict[str, Any], receive: Receive, send: Send) -> No
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
         return
-    await _answer(as_connected(scope), receive, send)
-    liveness.note_answer()
-
-
-async def _answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    scope = as_connected(scope)
     if scope["type"] == "http" and scope["path"].startswith(API_PREFIX):
         await agents(scope, receive, send)
-    elif has_nul(scope):
+        return
+    if has_nul(scope):
         await _refuse(scope, send)
     else:
         await people(scope, receive, send)
+    liveness.note_answer()
 
 
 def as_connected(scope: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from dashboard.web.heads import Answer
 from dashboard.web.kept import Body, TooMuch
 from dashboard.web.visitors import WHOLE
 
@@ -17,8 +18,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-JSON = b"application/json"
-JSON_LINES = b"content-type: %b\r\ncontent-length: %%d\r\n" % JSON
+JSON, PROBLEM = b"application/json", b"application/problem+json"
 HOSTS_KEPT = 256  # names by which agents call this dashboard, or tried to
 encode = msgspec.json.Encoder().encode
 
@@ -95,26 +95,26 @@ async def body_of(receive: Receive, most: int, space: Body) -> bytes:
             return b"".join(parts)
 
 
-async def answer_json(scope: Scope, send: Send, body: bytes) -> None:
-    """200. Of no HEAD, whose body would be sent."""
-    state = scope.get("state") or {}
-    if WHOLE not in state or not state[WHOLE](state, JSON_LINES % len(body), body):
-        await answer(send, 200, JSON, body)
+def as_json(body: bytes) -> Answer:
+    return Answer.of(200, JSON, body)
 
 
-async def answer_problem(send: Send, problem: Problem) -> None:
+def as_answer(problem: Problem) -> Answer:
     body = encode({"status": problem.status, "title": problem.title, "detail": problem.detail})
-    later = [(b"retry-after", str(problem.retry_after_s).encode())]
-    more = later if problem.status in (429, 503) else []
-    await answer(send, problem.status, b"application/problem+json", body, *more)
+    more = b""
+    if problem.status == 401:
+        more = b"www-authenticate: Bearer\r\n"
+    if problem.status in (429, 503):
+        more = b"retry-after: %d\r\n" % problem.retry_after_s
+    return Answer.of(problem.status, PROBLEM, body, more)
 
 
-async def answer(
-    send: Send, status: int, content_type: bytes, body: bytes, *more: tuple[bytes, bytes]
-) -> None:
-    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    headers += more
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
+    """What is 200 was asked by no HEAD, whose body would be sent."""
+    state = scope.get("state") or {}
+    if answer.status == 200 and WHOLE in state and state[WHOLE](state, answer):
+        return
+    lines = answer.lines.split(b"\r\n")[:-1]
+    headers = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import Any, NamedTuple, TypeVar, assert_never
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -33,14 +33,15 @@ from dashboard.agents.requests import (
     Scope,
     Send,
     address_of,
-    answer_json,
-    answer_problem,
+    as_answer,
+    as_json,
     body_of,
     demand_encrypted,
     demand_known_host,
     demand_size,
     encode,
     header_of,
+    send_answer,
     too_large,
 )
 from dashboard.agents.turns import ALL, Turns
@@ -51,8 +52,9 @@ from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
 from dashboard.web.counts import NO_GROUP, counts
+from dashboard.web.heads import Answer
 from dashboard.web.kept import kept
-from dashboard.web.visitors import refused, said_who
+from dashboard.web.visitors import AGAIN, refused, said_who
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|
 SECRET_MIN = 16
 NOT_IN_TIME = "Not answered in time"
 GROUP = "evenkeel.group"  # in the scope: whom a valid token speaks for
+ASKED = "evenkeel.asked"  # there too: what its head says
 UNTOLD_SHARE = 50  # so many processes together may pass a limit by what it is again, at most
 # What a heartbeat that is not answered with a wire.Status is counted as.
 REFUSALS = {401: "unauthorized", 403: "forbidden", 429: "limited", 503: "unavailable"}
@@ -68,6 +71,15 @@ log = logging.getLogger(__name__)
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
+
+
+class Asked(NamedTuple):
+    """What a head says, whatever the database says of it."""
+
+    group: str
+    verb: str
+    digest: str  # of the token
+    address: str
 
 
 class Rate:
@@ -112,80 +124,92 @@ class Rate:
 
 
 class AgentApi:
-    """One per process. `doorbell` is rung with the group's name when a rebalance may be due."""
+    """One per process. `doorbell` is rung with the group's name when a rebalance may be due.
+    `note_answer`: called after each answer.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, note_answer: Callable[[], None] = lambda: None) -> None:
         self.batch = Batches()
         self.doorbell = Doorbell()
         self.tokens = KnownTokens()
         self.rate = Rate()
         self.turns = Turns(time.monotonic)
         self.reader = messages.Reader()
+        self._note_answer = note_answer
         self._answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         self._answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._answer(scope, receive)
+        await send_answer(scope, send, answer)
+        self._note_answer()
+        if answer.status == 200 and scope[ASKED].verb == "heartbeat":
+            state = scope.get("state") or {}
+            if AGAIN in state:
+                known = scope | {"headers": ()}  # what they say was read, but for the length
+                state[AGAIN](state, partial(self._answer_again, known))
+
+    async def _answer_again(self, scope: Scope, body: bytes) -> Answer:
+        """Another body under a head that was read."""
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        answer = await self._answer(scope, receive)
+        self._note_answer()
+        return answer
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         try:
-            reply = await self._answer(scope, receive)
-            _count(scope, reply.status)
-            await answer_json(scope, send, encode(reply))
-        except Problem as problem:
-            if problem.status == 401:
-                refused(scope)
-            await _refuse(scope, send, problem)
-        except messages.Malformed as error:
-            await _refuse(scope, send, Problem(400, "Malformed JSON", str(error)))
-        except messages.TooLarge as error:
-            await _refuse(scope, send, too_large(str(error)))
+            reply = await self._reply(scope, receive)
+        except Problem as error:
+            problem = error
         except InvalidInput as error:
-            await _refuse(scope, send, Problem(400, "Invalid message", str(error)))
+            problem = _invalid(error)
         except Damaged as error:
             log.error("%s: %s", scope["path"], error)
             why = "what Redis has of the group cannot be used; run manage.py repair on it"
-            await _refuse(scope, send, Problem(503, "Group damaged", why))
+            problem = Problem(503, "Group damaged", why)
         except NotInTime as error:
-            await _refuse(scope, send, Problem(503, NOT_IN_TIME, f"{error}; try again"))
+            problem = Problem(503, NOT_IN_TIME, f"{error}; try again")
         except StoreUnavailable as error:
-            await _refuse(scope, send, Problem(503, "Redis is away", str(error)))
+            problem = Problem(503, "Redis is away", str(error))
         except DatabaseError:
             log.exception("token not checked")
-            why = "tokens cannot be checked now; try again"
-            await _refuse(scope, send, Problem(503, "Database is away", why))
+            problem = Problem(503, "Database is away", "tokens cannot be checked now; try again")
+        else:
+            _count(scope, reply.status)
+            return as_json(encode(reply))
+        if problem.status == 401:
+            refused(scope)
+        _count(scope, REFUSALS.get(problem.status, INVALID))
+        return as_answer(problem)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> wire.Reply:
-        demand_encrypted(scope)
-        demand_known_host(scope)
-        found = PATH.fullmatch(scope["path"])
-        if not found:
-            raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
-        if scope["method"] != "POST":
-            raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
-        group, verb = found.groups()
-        token = await self._token(scope, group)
-        scope[GROUP] = group
+    async def _reply(self, scope: Scope, receive: Receive) -> wire.Reply:
+        asked: Asked | None = scope.get(ASKED)
+        if asked is None:
+            asked = scope[ASKED] = _asked(scope)
+        token = await self._token(asked)
+        group = scope[GROUP] = asked.group
         sender = f"token {token.token_id}"
         said_who(scope, sender, messages.most_connections(token.partitions))
         counted = self.rate.admitted(group, token.token_id)
-        most = messages.most_bytes(verb, token.partitions)
+        most = messages.most_bytes(asked.verb, token.partitions)
         demand_size(scope, most)
         with kept.of(sender, messages.most_kept(token.partitions)) as space:
             body = await body_of(receive, most, space)
-            return await self._answers[verb](token, body, counted)
+            return await self._answers[asked.verb](token, body, counted)
 
-    async def _token(self, scope: Scope, group: str) -> tokens.Known:
-        given = header_of(scope, b"authorization")
-        scheme, _, token = given.decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
-        digest = tokens.digest_of(token.strip())
+    async def _token(self, asked: Asked) -> tokens.Known:
+        digest, address = asked.digest, asked.address
         await self.tokens.look_at_revoked()
-        known = self.tokens.get(digest, address_of(scope))
+        known = self.tokens.get(digest, address)
         if known is None:
-            known = await self._read_token(digest, address_of(scope))
+            known = await self._read_token(digest, address)
         if not known.is_valid(digest):
             raise Problem(401, "Token refused", "this token is wrong, expired or revoked")
-        if known.group != group:
-            raise await _in_time(self._of_other_group(known, group, address_of(scope)))
+        if known.group != asked.group:
+            raise await _in_time(self._of_other_group(known, asked.group, address))
         return known
 
     async def _read_token(self, digest: str, address: str) -> tokens.Known:
@@ -293,9 +317,28 @@ class AgentApi:
             raise Problem(503, "Busy", why) from None
 
 
-async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
-    _count(scope, REFUSALS.get(problem.status, INVALID))
-    await answer_problem(send, problem)
+def _asked(scope: Scope) -> Asked:
+    """Raises Problem. By nothing that changes while the process lives: heads are remembered."""
+    demand_encrypted(scope)
+    demand_known_host(scope)
+    found = PATH.fullmatch(scope["path"])
+    if not found:
+        raise Problem(404, "Not found", f"there is nothing at {scope['path']}")
+    if scope["method"] != "POST":
+        raise Problem(405, "Method not allowed", f"{scope['method']} is not POST")
+    given = header_of(scope, b"authorization")
+    scheme, _, token = given.decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Problem(401, "No token", "the header Authorization: Bearer <token> is missing")
+    group, verb = found.groups()
+    return Asked(group, verb, tokens.digest_of(token.strip()), address_of(scope))
+
+
+def _invalid(error: InvalidInput) -> Problem:
+    if isinstance(error, messages.TooLarge):
+        return too_large(str(error))
+    title = "Malformed JSON" if isinstance(error, messages.Malformed) else "Invalid message"
+    return Problem(400, title, str(error))
 
 
 def _count(scope: Scope, result: str) -> None:

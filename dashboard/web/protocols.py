@@ -6,17 +6,20 @@ for the rest of a request for ever. How large a body may be is said by route, in
 """
 
 import asyncio
+from collections.abc import Awaitable
 from enum import Enum
 from typing import Any, ClassVar, assert_never
 
 from django.conf import settings
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from assignment.wire import API_PREFIX
-from dashboard.web.visitors import PEER, VISIT, WHOLE, Visit, Visitors, address_of
+from dashboard.web.again import AgainProtocol
+from dashboard.web.heads import Answer
+from dashboard.web.visitors import AGAIN, PEER, VISIT, WHOLE, Visit, Visitors, address_of
 
 HEADER_BYTES_MAX = 2**18  # the scale-down wizard's address names up to 2,000 members
 HEADERS_MAX = 100
@@ -40,7 +43,7 @@ class Refused(Exception):
     """Raised inside of the parser, which gives the connection up then."""
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(AgainProtocol):
     """Closes what takes too long or too much; for the rest it is uvicorn's."""
 
     visitors: ClassVar[Visitors] = Visitors()
@@ -57,7 +60,6 @@ class HttpProtocol(HttpToolsProtocol):
     timer: asyncio.TimerHandle | None = None
     stalled: asyncio.TimerHandle | None = None
     in_header = False
-    in_message = False
     has_moved = False  # a piece of a body, or the end of a message
     is_claimed = False  # a token was shown
     is_over = False  # it was refused: nothing more is expected
@@ -75,8 +77,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.visit is None:
             self.answer(503, "Too many connections of this address wait for an answer.")
             return
-        own = {VISIT: self.visit, PEER: self.client, WHOLE: self.answer_whole}
-        self.app_state = {**self.app_state, **own}
+        own: dict[str, Any] = {WHOLE: self.answer_whole, AGAIN: self.remember}
+        self.app_state = {**self.app_state, VISIT: self.visit, PEER: self.client, **own}
         self.wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -134,7 +136,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.in_header = self.in_message = True
+        self.in_header = True
         self.header_bytes = self.quiet_bytes = 0
         self.expect(Awaited.NOTHING)  # a new request, a new time
 
@@ -175,10 +177,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self.has_moved = True
-        self.in_message = False
         if self.visit is not None:
             self.visitors.work(self.visit)
         super().on_message_complete()
+
+    def begin_again(self, made: Awaitable[Answer]) -> None:
+        self.has_moved = True
+        if self.visit is not None:
+            self.visitors.work(self.visit)
+        super().begin_again(made)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -205,6 +212,8 @@ class HttpProtocol(HttpToolsProtocol):
             return Awaited.READING
         if self.in_header:
             return Awaited.HEADER
+        if self.held:
+            return Awaited.BODY
         if self.in_message:
             return Awaited.REST if is_answered else Awaited.BODY
         if is_answered and self.timeout_keep_alive_task is None:
@@ -228,7 +237,7 @@ class HttpProtocol(HttpToolsProtocol):
     def late(self) -> None:
         awaited, self.awaited, self.timer = self.awaited, Awaited.NOTHING, None
         match awaited:
-            case Awaited.HEADER | Awaited.BODY if not self.in_message:
+            case Awaited.HEADER | Awaited.BODY if not (self.in_message or self.held):
                 self.transport.close()
             case Awaited.BODY if self.flow.read_paused:  # it is we who do not take more of it
                 self.wait()
@@ -244,31 +253,6 @@ class HttpProtocol(HttpToolsProtocol):
         self.wait()
 
     # --- answers
-
-    def answer_whole(self, state: dict[str, Any], lines: bytes, body: bytes) -> bool:
-        """200 with these lines of a header, in one write: the two that uvicorn makes are a tenth of
-        what a heartbeat costs. `state`: of the request's scope. False: nothing was done, the usual
-        way is the one; so it is for who asks ahead, whose newest request this is not.
-        """
-        cycle = self.cycle
-        is_newest = cycle.scope["state"] is state
-        is_usual = cycle.response_started or cycle.disconnected or cycle.access_log
-        if not is_newest or is_usual or self.flow.write_paused:
-            return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        texts = [STATUS_LINE[200]]
-        for name, value in cycle.default_headers:
-            texts += (name, b": ", value, b"\r\n")
-        texts.append(lines)
-        if not cycle.keep_alive:
-            texts.append(b"connection: close\r\n")
-        self.transport.write(b"".join((*texts, b"\r\n", body)))
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            self.transport.close()
-        cycle.on_response()
-        return True
 
     def send_400_response(self, msg: str) -> None:
         status, why = self.refusal or (400, msg)

@@ -4,7 +4,6 @@ import asyncio
 import math
 import socket
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +27,7 @@ from dashboard.live.batch import (
 )
 from dashboard.live.scripts import script
 from dashboard.web.__main__ import APPLICATION, OPTIONS
+from dashboard.web.heads import Answer
 from tests.dashboard.agents import BEAT, JOIN, Caller, token_of
 
 A_SECOND = int(PER_SECOND)
@@ -270,23 +270,21 @@ def caller(group: Any) -> Caller:
 async def test_who_would_wait_too_long_is_told_when_to_come_and_members_are_not(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    headers: list[dict[bytes, bytes]] = []
-    spoken = routes.answer_problem
+    answers: list[Answer] = []
+    spoken = routes.as_answer
 
-    async def watched(send: Callable[..., Any], problem: Any) -> None:
-        async def sent(message: dict[str, Any]) -> None:
-            headers.append(dict(message.get("headers", ())))
-            await send(message)
-
-        await spoken(sent, problem)
+    def watched(problem: Any) -> Answer:
+        answers.append(spoken(problem))
+        return answers[-1]
 
     assert (await caller.post("join", JOIN))[0] == 200
-    monkeypatch.setattr(routes, "answer_problem", watched)
+    monkeypatch.setattr(routes, "as_answer", watched)
     monkeypatch.setattr(turns, "PER_SECOND", 0.5)
     assert (await caller.post("join", JOIN | {"member": "m2"}))[0] == 200
     refused = [await caller.post("join", JOIN | {"member": f"m{n}"}) for n in (3, 4)]
     assert [(status, told["title"]) for status, told in refused] == [(503, "Busy")] * 2
-    assert [one[b"retry-after"] for one in headers if one] == [b"3", b"5"]
+    later = [one.lines.split(b"retry-after: ")[1] for one in answers]
+    assert later == [b"3\r\n", b"5\r\n"]
     assert (await caller.post("heartbeat", BEAT))[0] == 200
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.agents.requests import answer_json, body_of
+from dashboard.agents.requests import as_json, body_of, send_answer
 from dashboard.web.kept import kept
 from dashboard.web.protocols import HttpProtocol
 from tests.dashboard.served import POST, Web, post, serving, until
@@ -44,7 +44,8 @@ async def told(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """As agents' routes: the body again; of /large as much as nobody reads at once."""
     with kept.of("test", 2**20) as space:
         body = await body_of(receive, 2**20, space)
-    await answer_json(scope, send, body if scope["path"] != "/large" else bytes(LARGE))
+    body = body if scope["path"] != "/large" else bytes(LARGE)
+    await send_answer(scope, send, as_json(body))
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ async def test_who_has_gone_is_not_answered(web: Web) -> None:
 
     async def later(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await released.wait()
-        await answer_json(scope, send, b"{}")
+        await send_answer(scope, send, as_json(b"{}"))
 
     async with serving(later, kind=Telling) as found:
         one = await found.open(POST + b"123456789")

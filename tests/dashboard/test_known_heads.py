@@ -1,0 +1,393 @@
+"""A head that is said again is not read again, and is answered as if it were."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from dashboard.actions import groups
+from dashboard.agents import tokens
+from dashboard.agents.issued import digest_of
+from dashboard.agents.requests import as_json, body_of, send_answer
+from dashboard.agents.routes import AgentApi
+from dashboard.models import AgentToken, AuditSource, Group
+from dashboard.records.audit import By
+from dashboard.web.counts import counts
+from dashboard.web.heads import BODY_MAX, HEAD_MAX, Answer, Head
+from dashboard.web.kept import kept
+from dashboard.web.protocols import HttpProtocol
+from dashboard.web.visitors import AGAIN
+from tests.dashboard.agents import BEAT, JOIN, token_of
+from tests.dashboard.served import Connection, Web, post, serving, until
+
+SAID = post("/", b"some")
+BEFORE, AFTER = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: ", b"\r\n\r\n"
+
+
+# --- bytes
+
+
+@pytest.mark.parametrize(
+    "request_, head",
+    [
+        (SAID, Head(BEFORE, AFTER)),
+        (post("/", b""), Head(BEFORE, AFTER)),
+        (
+            b"POST / HTTP/1.1\r\ncontent-LENGTH:  2 \r\nA: b\r\n\r\nxy",
+            Head(b"POST / HTTP/1.1\r\ncontent-LENGTH:  ", b" \r\nA: b\r\n\r\n"),
+        ),
+        (SAID + b"x", None),
+        (SAID[:-1], None),
+        (SAID.replace(b"Content", b"X-Content"), None),
+        (SAID.replace(b"Host", b"Content-Length: 4\r\nHost"), None),
+        (post("/", b"some", b"A: " + b"x" * HEAD_MAX), None),
+    ],
+)
+def test_a_head_is_remembered_by_what_stands_around_the_length(
+    request_: bytes, head: Head | None
+) -> None:
+    assert Head.of(request_) == head
+
+
+@pytest.mark.parametrize(
+    "data, body",
+    [
+        (SAID, b"some"),
+        (post("/", b"x" * 12), b"x" * 12),
+        (post("/", b"a\r\n\r\nb"), b"a\r\n\r\nb"),
+        (post("/", b""), b""),
+        (post("/", b"x" * BODY_MAX), b"x" * BODY_MAX),
+        (post("/", b"x" * (BODY_MAX + 1)), None),
+        (SAID[:-1], None),
+        (SAID + b"x", None),
+        (SAID * 2, None),
+        (BEFORE + b"04" + AFTER + b"some", None),
+        (BEFORE + b"4" + b"\r\nA: b" + AFTER + b"some", None),
+        (BEFORE + b"4", None),
+        (post("/other", b"some"), None),
+        (SAID.replace(b"localhost", b"LOCALHOST"), None),
+        (b"", None),
+    ],
+)
+def test_a_body_is_found_behind_the_same_head_alone(data: bytes, body: bytes | None) -> None:
+    head = Head.of(SAID)
+    assert head and head.body_in(data) == body
+
+
+@pytest.mark.parametrize(
+    "digits, is_alone",
+    [
+        (b"4", True),
+        (b"%d" % BODY_MAX, True),
+        (b"%d" % (BODY_MAX + 1), False),
+        (b"100000", False),
+        (b"0", False),
+        (b"", False),
+        (b"-4", False),
+        (b"4 ", False),
+    ],
+)
+def test_a_head_whose_body_is_still_to_come(digits: bytes, is_alone: bool) -> None:
+    head = Head.of(SAID)
+    assert head and head.is_alone(BEFORE + digits + AFTER) is is_alone
+    assert not head.is_alone(BEFORE[:-1] + AFTER)
+
+
+# --- a server, and connections to it
+
+
+class Counting(HttpProtocol):
+    """How many requests the parser has read, and what is not expected."""
+
+    read = 0
+    newest: "Counting"
+    logs = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        Counting.newest = self
+        self.access_log = self.logs  # pytest listens to it
+
+    def on_headers_complete(self) -> None:
+        Counting.read += 1
+        super().on_headers_complete()
+
+
+class Logging(Counting):
+    logs = True
+
+
+class Echo:
+    """Answers with the body, `before` it is asked for something; remembers each head."""
+
+    def __init__(self) -> None:
+        self.before: Callable[[bytes], Any] = lambda body: None
+        self.answered = 0
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        with kept.of("test", 2**22) as space:
+            body = await body_of(receive, 2**22, space)
+        await send_answer(scope, send, await self.again(body))
+        self.answered += 1
+        scope["state"][AGAIN](scope["state"], self.again)
+
+    async def again(self, body: bytes) -> Answer:
+        if (waited_for := self.before(body)) is not None:
+            await waited_for
+        return as_json(body)
+
+
+@pytest.fixture
+def echo() -> Echo:
+    Counting.read = 0
+    return Echo()
+
+
+@pytest.fixture
+async def web(echo: Echo) -> AsyncIterator[Web]:
+    async with serving(echo, kind=Counting) as found:
+        yield found
+
+
+async def acquainted(web: Web, *headers: bytes) -> Connection:
+    """A connection whose head is known: its first request is one that nothing was before."""
+    one = await web.open(post("/", b"first", *headers))
+    assert await one.answer() == (200, b"first")
+    assert await one.ask(post("/", b"second", *headers)) == (200, b"second")
+    Counting.read = 0
+    return one
+
+
+async def test_its_bytes_are_those_of_one_that_was_read(web: Web, echo: Echo) -> None:
+    async def lines(of: Web) -> list[bytes]:
+        one, told = await of.open(), b""
+        for body in (b"a", b"bcd", b"x" * 500, b"b"):
+            one.writer.write(post("/", body))
+            told += await one.reader.readuntil(AFTER) + await one.reader.readexactly(len(body))
+        one.writer.write(post("/", b"end", b"Connection: close"))
+        told += await one.ended()
+        return [line for line in told.split(b"\r\n") if b"date: " not in line]
+
+    async with serving(echo, kind=Logging) as usual:
+        as_usual = await lines(usual)
+    assert Counting.read == 5
+    assert await lines(web) == as_usual
+    assert Counting.read == 5 + 3  # the first two, and the last one
+
+
+async def test_the_length_may_be_another_and_nothing_else(web: Web) -> None:
+    one = await acquainted(web)
+    for body in (b"2", b"x" * BODY_MAX, b""):
+        assert await one.ask(post("/", body)) == (200, body)
+    assert Counting.read == 0
+    large = b"x" * (BODY_MAX + 1)
+    assert await one.ask(post("/", large)) == (200, large)
+    assert await one.ask(post("/other", b"some")) == (200, b"some")
+    assert Counting.read == 2
+    assert await one.ask(post("/other", b"some")) == (200, b"some")
+    assert Counting.read == 2  # it is the known one now
+    assert await one.ask(post("/", b"some")) == (200, b"some")
+    assert Counting.read == 3
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"Expect: 100-continue", b"Connection: upgrade\r\nUpgrade: h2c"],
+    ids=["waits to be told to go on", "would rather speak another protocol"],
+)
+async def test_a_special_head_is_read_each_time(web: Web, echo: Echo, header: bytes) -> None:
+    one = await web.open()
+    for times in range(1, 5):
+        one.writer.write(post("/", b"some", header))
+        await until(lambda: echo.answered == times)  # noqa: B023
+    assert Counting.read == 4
+
+
+async def test_where_requests_are_logged_each_is_read(echo: Echo) -> None:
+    async with serving(echo, kind=Logging) as web:
+        one = await web.open()
+        for _ in range(4):
+            assert await one.ask(SAID) == (200, b"some")
+    assert Counting.read == 4
+
+
+async def test_a_body_that_comes_later_than_its_head(web: Web) -> None:
+    one = await acquainted(web)
+    protocol = Counting.newest
+    for body in (b"some", b"other"):
+        data = post("/", body)
+        one.writer.write(data[: -len(body)])
+        await until(lambda: bool(protocol.held))
+        assert await one.ask(body) == (200, body)
+    assert Counting.read == 0
+    one.writer.write(SAID[:-4])
+    await until(lambda: bool(protocol.held))
+    one.writer.write(b"so")
+    await until(lambda: Counting.read == 1)  # it is read after all
+    assert await one.ask(b"me") == (200, b"some")
+    assert await one.ask(SAID) == (200, b"some")
+    assert Counting.read == 1
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(echo: Echo) -> None:
+    async with serving(echo, kind=Counting, BODY=0.05, HEADER=60.0) as web:
+        one = await acquainted(web)
+        one.writer.write(SAID[:-4])
+        assert (await one.ended()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_who_asks_ahead_is_answered_in_order(web: Web, echo: Echo) -> None:
+    one, released = await acquainted(web), asyncio.Event()
+    assert await one.ask(SAID * 3) == (200, b"some")
+    assert [await one.answer() for _ in range(2)] == [(200, b"some")] * 2
+    assert Counting.read == 3  # at once they are not one
+    echo.before = lambda body: released.wait() if body == b"slow" else None
+    one.writer.write(post("/", b"slow"))
+    await until(lambda: len(Counting.newest.tasks) == 1)
+    one.writer.write(post("/", b"quick"))
+    await until(lambda: Counting.read == 4)
+    released.set()
+    assert [await one.answer() for _ in range(2)] == [(200, b"slow"), (200, b"quick")]
+    assert await one.ask(SAID) == (200, b"some")
+
+
+async def test_its_connection_is_worked_for_and_waited_for_as_others(web: Web, echo: Echo) -> None:
+    one, released = await acquainted(web), asyncio.Event()
+    protocol = Counting.newest
+    visit, crowd = protocol.visit, web.kind.visitors.strangers
+    assert visit in crowd.waiting and protocol.timeout_keep_alive_task is not None
+    echo.before = lambda body: released.wait()
+    one.writer.write(SAID)
+    await until(lambda: visit.is_working)
+    assert visit not in crowd.waiting and protocol.timeout_keep_alive_task is None
+    released.set()
+    assert await one.answer() == (200, b"some")
+    assert visit in crowd.waiting and protocol.timeout_keep_alive_task is not None
+    assert protocol.server_state.total_requests == 3 and not protocol.tasks
+    assert Counting.read == 0
+
+
+async def test_an_answer_that_fails_is_500_and_the_end(web: Web, echo: Echo) -> None:
+    def fails(body: bytes) -> None:
+        raise ZeroDivisionError
+
+    one = await acquainted(web)
+    echo.before = fails
+    one.writer.write(SAID)
+    told = await one.ended()
+    assert told.startswith(b"HTTP/1.1 500 ") and b"connection: close" in told
+
+
+async def test_who_has_gone_is_not_answered(
+    web: Web, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, released = await acquainted(web), asyncio.Event()
+    protocol = Counting.newest
+    echo.before = lambda body: released.wait()
+    one.writer.write(SAID)
+    await until(lambda: len(protocol.tasks) == 1)
+    one.writer.close()
+    await until(lambda: protocol.cycle.disconnected)
+    written: list[bytes] = []
+    monkeypatch.setattr(protocol, "write_whole", lambda *arguments: written.append(b""))
+    released.set()
+    await until(lambda: not protocol.tasks)
+    assert not written
+
+
+async def test_a_server_that_ends_answers_first(echo: Echo) -> None:
+    released = asyncio.Event()
+    async with serving(echo, kind=Counting) as web:
+        one = await acquainted(web)
+        protocol = Counting.newest
+        echo.before = lambda body: released.wait()
+        one.writer.write(SAID)
+        await until(lambda: len(protocol.tasks) == 1)
+        protocol.shutdown()
+        released.set()
+        told = await one.ended()
+    assert told.startswith(b"HTTP/1.1 200 ") and told.endswith(b"\r\n\r\nsome")
+    assert b"connection: close\r\n" in told
+
+
+# --- agents' routes
+
+
+def asks(verb: str, group: str, token: str, body: Any) -> bytes:
+    said = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return post(f"/api/agent/v1/{group}/{verb}", said, b"Authorization: Bearer " + token.encode())
+
+
+class Beating:
+    """An agent whose head is known to the routes."""
+
+    def __init__(self, connection: Connection, group: Group, token: str) -> None:
+        self.connection, self.group, self.token = connection, group, token
+        self.sequence = 0
+
+    async def beat(self, **more: Any) -> int:
+        self.sequence += 1
+        beat = BEAT | {"sequence": self.sequence, "complete": self.sequence == 1} | more
+        return await self.say(beat)
+
+    async def say(self, body: Any) -> int:
+        status, told = await self.connection.ask(
+            asks("heartbeat", self.group.name, self.token, body)
+        )
+        self.told = json.loads(told)
+        return status
+
+
+@pytest.fixture
+async def beating(group: Group) -> AsyncIterator[Beating]:
+    token = await asyncio.to_thread(token_of, group)
+    async with serving(AgentApi(), kind=Counting) as web:
+        one = Beating(await web.open(), group, token)
+        assert (await one.connection.ask(asks("join", group.name, token, JOIN)))[0] == 200
+        assert [await one.beat() for _ in range(2)] == [200, 200]
+        Counting.read = 0
+        yield one
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_beat_is_answered_and_counted_without_being_read(beating: Beating) -> None:
+    name = beating.group.name, "ok"
+    before = counts.heartbeats[name]
+    assert [await beating.beat() for _ in range(3)] == [200] * 3
+    assert beating.told["status"] == "ok"
+    assert counts.heartbeats[name] == before + 3
+    assert await beating.say(b"{") == 400
+    assert (beating.told["title"], counts.heartbeats[beating.group.name, "invalid"]) == (
+        "Malformed JSON",
+        1,
+    )
+    assert await beating.beat() == 200
+    assert Counting.read == 0
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_token_that_was_revoked_is_refused_under_a_known_head(
+    beating: Beating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.0)
+    token = await asyncio.to_thread(AgentToken.objects.get, digest=digest_of(beating.token))
+    await asyncio.to_thread(groups.revoke_token, token, By("ann", AuditSource.PAGE))
+    assert await beating.beat() == 401
+    assert Counting.read == 0
+    assert await beating.connection.ended() == b""
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_rate_and_the_size_count_under_a_known_head(
+    beating: Beating, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.agents.messages.most_bytes", lambda verb, partitions: 1_000)
+    assert await beating.say(b"x" * 1_001) == 413
+    monkeypatch.undo()
+    settings.AGENT_RATE_PER_SECOND = 2
+    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: 1_000.0)
+    assert [await beating.beat() for _ in range(3)] == [200, 200, 429]
+    assert Counting.read == 0
