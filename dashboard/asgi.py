@@ -29,6 +29,7 @@ from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web import PROTOCOLS, problems  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
+from dashboard.web.in_work import InWork  # noqa: E402
 from dashboard.web.liveness import LivenessFile  # noqa: E402
 from dashboard.web.places import LEFT, Places  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
@@ -40,16 +41,18 @@ SWITCH_S = 0.001  # so soon a thread that reads a large report lets the loop go 
 
 log = logging.getLogger(__name__)
 liveness = LivenessFile.from_environment()
-agents = AgentApi(liveness.note_answer)
 in_turn: Any = pages
 if settings.IS_POOLED:
     in_turn = Places(pages, settings.DATABASE_POOL - LEFT, ("/healthz", settings.STATIC_URL))
-people = ProtocolTypeRouter(
-    {
-        "http": Bounded(in_turn),
-        "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
-    }
+people = InWork(
+    ProtocolTypeRouter(
+        {
+            "http": Bounded(in_turn),
+            "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        }
+    )
 )
+agents = AgentApi(liveness.note_answer, people.is_none)
 
 
 async def application(scope: dict[str, Any], receive: Receive, send: Send) -> None:

@@ -125,11 +125,15 @@ class Rate:
 
 class AgentApi:
     """One per process. `doorbell` is rung with the group's name when a rebalance may be due.
-    `note_answer`: called after each answer.
+    `note_answer`: called after each answer. `is_alone`: see Batch.
     """
 
-    def __init__(self, note_answer: Callable[[], None] = lambda: None) -> None:
-        self.batch = Batches()
+    def __init__(
+        self,
+        note_answer: Callable[[], None] = lambda: None,
+        is_alone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.batch = Batches(is_alone)
         self.doorbell = Doorbell()
         self.tokens = KnownTokens()
         self.rate = Rate()

@@ -6,7 +6,9 @@ cannot fill the memory.
 """
 
 import asyncio
+import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -26,9 +28,10 @@ from dashboard.live.connection import (
 )
 from dashboard.live.scripts import Script
 
-GATHER_S = 0.004  # who is alone waits so long for others
+GATHER_S = 0.008  # who is alone waits so long for others
 ENOUGH = 20  # calls by which a trip is paid for: it costs as much CPU as ten
-GATHERED_MAX = 6  # times GATHER_S, a tenth of what a heartbeat may take
+GATHERED_MAX = 3  # times GATHER_S, a tenth of what a heartbeat may take
+BUSY = 5  # calls of a trip: a thousand agents
 # Of one pipeline. Under thousands of connections a turn of the event loop takes a second when much
 # is late, and a trip two of them: fewer at once would be fewer than come meanwhile, for ever.
 CALLS_MAX = 5_000
@@ -36,6 +39,7 @@ JOINS_AT_ONCE = 100  # of them: each costs Redis as much as four heartbeats, whi
 JOINS_SHARE = 0.2  # of a trip, where that is more
 JOINS_WAITING_MAX = 500  # are answered within a second; more than that come again
 WAITING_MAX = 20_000  # twice the agents aimed at; more means that Redis does not keep up
+TURNS_READ = 2  # of the loop: what came is read in the first one, and calls in the second
 STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers,
 STOOD_STILL_TURNS = 5  # and so many turns of the loop, for under load one takes longer than that
 GROUPS_KEPT = 10_000  # whose keys are named in each call; twice the groups aimed at
@@ -74,16 +78,18 @@ class Call:
 
 class Batch:
     """Whoever is a member comes first: of those that wait to join some go with each trip, where
-    the others leave room. `url`: of its server, where that is not the only one.
+    the others leave room. `url`: of its server, where that is not the only one. `is_alone`: whether
+    nobody but those who call is served now, so that the event loop may stand still.
     """
 
-    def __init__(self, url: str = "") -> None:
-        self._url = url
+    def __init__(self, url: str = "", is_alone: Callable[[], bool] = lambda: False) -> None:
+        self._url, self._is_alone = url, is_alone
         self._waiting: deque[Call] = deque()
         self._joins: deque[Call] = deque()
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.Handle | None = None  # one for all: a heartbeat is cheap
+        self._carried = 0  # by the last trip
         self._lag_s = 0.0  # of the last trip: until the first of its calls was answered
 
     @property
@@ -154,6 +160,7 @@ class Batch:
                 joins = max(JOINS_AT_ONCE, int(JOINS_SHARE * len(calls)))
                 calls += _taken(self._joins, min(joins, CALLS_MAX - len(calls)))
                 # Whoever gave up asks again: what is old must not come after what is new.
+                self._carried = len(calls)
                 if asked := [call for call in calls if not call.answer.done()]:
                     await _carry_out(asked)
                     self._lag_s = asyncio.get_running_loop().time() - asked[0].asked_s
@@ -161,10 +168,24 @@ class Batch:
             self._running = None
 
     async def _gather(self) -> None:
+        """Each request that comes meanwhile wakes the event loop, whose caches others have emptied:
+        of many a fifth of what they cost. So where many come, and nothing else has to be done, it
+        stands still instead, and finds them all together.
+        """
         for _ in range(GATHERED_MAX):
-            await asyncio.sleep(GATHER_S)
+            if self._carried >= BUSY and self._is_alone():
+                _stand_still()
+                for _ in range(TURNS_READ):
+                    await asyncio.sleep(0)
+            else:
+                await asyncio.sleep(GATHER_S)
             if not 1 < len(self._waiting) + len(self._joins) < ENOUGH:
                 return
+
+
+def _stand_still() -> None:
+    """Threads go on."""
+    time.sleep(GATHER_S)
 
 
 def _taken(waiting: deque[Call], most: int) -> list[Call]:

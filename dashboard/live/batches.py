@@ -1,6 +1,6 @@
 """A Batch for each node of a Redis Cluster, so that no group waits for another's node."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from assignment.scripts.values import Arguments
@@ -12,7 +12,10 @@ from dashboard.live.scripts import Script
 
 
 class Batches:
-    def __init__(self) -> None:
+    """`is_alone`: see Batch."""
+
+    def __init__(self, is_alone: Callable[[], bool] = lambda: False) -> None:
+        self._is_alone = is_alone
         self._of: dict[str, Batch] = {}
 
     def call(
@@ -43,5 +46,5 @@ class Batches:
 
     def _at(self, url: str) -> Batch:
         if url not in self._of:
-            self._of[url] = Batch(url)
+            self._of[url] = Batch(url, self._is_alone)
         return self._of[url]

@@ -262,12 +262,38 @@ async def test_its_connection_is_worked_for_and_waited_for_as_others(web: Web, e
     echo.before = lambda body: released.wait()
     one.writer.write(SAID)
     await until(lambda: visit.is_working)
-    assert visit not in crowd.waiting and protocol.timeout_keep_alive_task is None
+    assert visit not in crowd.waiting
     released.set()
     assert await one.answer() == (200, b"some")
     assert visit in crowd.waiting and protocol.timeout_keep_alive_task is not None
-    assert protocol.server_state.total_requests == 3 and not protocol.tasks
+    assert protocol.server_state.total_requests == 3
+    await until(lambda: not protocol.tasks)
     assert Counting.read == 0
+
+
+async def test_a_connection_is_kept_for_as_long_as_others(
+    web: Web, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since its last answer, though one timer does for many of them."""
+    one, released = await acquainted(web), asyncio.Event()
+    protocol, loop = Counting.newest, asyncio.get_running_loop()
+    timer = protocol.timeout_keep_alive_task
+    assert await one.ask(SAID) == (200, b"some")
+    assert protocol.timeout_keep_alive_task is timer is not None
+    protocol.timeout_keep_alive_handler()  # it was answered just now
+    later = protocol.timeout_keep_alive_task
+    assert later is not timer and later is not None
+    assert later.when() == pytest.approx(protocol.answered_s + 600, abs=1)
+    monkeypatch.setattr(protocol, "timeout_keep_alive", 0)
+    echo.before = lambda body: released.wait()
+    one.writer.write(SAID)
+    await until(lambda: protocol.visit.is_working)
+    protocol.timeout_keep_alive_handler()  # it is being answered
+    assert not protocol.transport.is_closing()
+    released.set()
+    assert await one.answer() == (200, b"some")
+    assert await one.ended() == b""
+    assert protocol.answered_s <= loop.time()
 
 
 async def test_an_answer_that_fails_is_500_and_the_end(web: Web, echo: Echo) -> None:

@@ -216,6 +216,45 @@ async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.Mo
     assert trips[0] == ENOUGH
 
 
+@pytest.mark.parametrize(
+    "calls, is_alone, stood_still",
+    [(batch.BUSY, True, True), (batch.BUSY - 1, True, False), (2 * batch.BUSY, False, False)],
+    ids=["many, and nobody else", "few", "many, and somebody else"],
+)
+async def test_the_loop_stands_still_where_many_call_and_nobody_else_is_served(
+    calls: int, is_alone: bool, stood_still: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes meanwhile, as bytes would that a socket has, goes with the same trip."""
+    loop, trips, times = asyncio.get_running_loop(), list[int](), list[float]()
+
+    async def carried_out(calls: list[Any]) -> None:
+        trips.append(len(calls))
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    def stand_still() -> None:
+        times.append(loop.time())
+        loop.call_soon(tasks.append, loop.create_task(made.call(script("report"), "g", [])))
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    monkeypatch.setattr(batch, "_stand_still", stand_still)
+    tasks: list[asyncio.Task[Any]] = []
+    made = Batch(is_alone=lambda: is_alone)
+    await asyncio.gather(*(made.call(script("report"), "g", []) for _ in range(calls)))
+    assert trips == [calls] and not times
+    await made.call(script("report"), "g", [])
+    assert bool(times) is stood_still
+    assert trips[1] == 1 + len(times)
+    await asyncio.gather(*tasks)
+
+
+def test_to_stand_still_takes_as_long_as_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept_s: list[float] = []
+    monkeypatch.setattr(batch.time, "sleep", slept_s.append)
+    batch._stand_still()
+    assert slept_s == [batch.GATHER_S]
+
+
 def test_requests_are_told_to_redis_by_parts_of_their_limit(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
