@@ -12,7 +12,7 @@ from django.core.management import call_command
 from assignment.errors import InvalidInput
 from dashboard.celery import app
 from dashboard.coordinator.sampling import AT_ONCE, SAMPLES
-from dashboard.evaluation.capacity import curves, measuring, pages, sizing, stored
+from dashboard.evaluation.capacity import curves, measuring, pace, pages, sizing, stored
 from dashboard.evaluation.capacity.curves import Chart, Curve
 from dashboard.evaluation.capacity.formulas import (
     ENOUGH,
@@ -77,7 +77,14 @@ def run(**changes: Any) -> dict[str, Any]:
             30.0, 9.0, redis_commands=500, database_bytes=9_000, rows=7, rebalances=3, samples=4
         ),
     }
-    sizes = {"members": 6, "groups": 2, "partitions": 8, "moves": 4, "others_cores": 0.1}
+    sizes = {
+        "members": 6,
+        "groups": 2,
+        "partitions": 8,
+        "moves": 4,
+        "others_cores": 0.1,
+        "pace_s": pace.STANDARD_S,
+    }
     went = {"join_steady_s": 20.0, "timeouts": 0, "errors": 0}
     return {**sizes, **went, "costs": moments, **changes}
 
@@ -111,6 +118,22 @@ def test_a_run_tells_rates_while_nothing_changes_and_what_joining_cost_beyond_th
     assert at.samples == 0.4
 
 
+def test_a_machine_that_is_slow_today_has_the_same_constants() -> None:
+    """Its CPU is told for the standard pace, and all else as it was."""
+    slow = run(pace_s=2 * pace.STANDARD_S)
+    for moment in slow["costs"].values():
+        moment["cpu_s"] = {part: 2 * spent_s for part, spent_s in moment["cpu_s"].items()}
+    assert measuring.steady(slow) == measuring.steady(run())
+    assert measuring.changes(slow) == measuring.changes(run())
+
+
+def test_the_pace_is_of_a_walk_and_the_middle_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_objects", lambda: ([1, 0], {0: object(), 1: object()}))
+    moments_s = iter([0.0, 9.0, 10.0, 11.0, 20.0, 22.0])
+    monkeypatch.setattr(pace.time, "process_time", lambda: next(moments_s))
+    assert pace.walk_s() == 2.0
+
+
 def test_where_nobody_joined_only_the_database_grew() -> None:
     one = run(members=0)
     del one["costs"]["quiet"]
@@ -131,8 +154,10 @@ def test_a_run_that_was_starved_is_tried_once_more_and_then_refused(
     changes: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [run(**changes), run(), run(**changes), run(**changes)]
+    walks_s = [0.3, 0.4, 0.6, 0.5, 0.5]  # before each run, and after one that counts
     monkeypatch.setattr(measuring, "check", lambda sizes, seed: (runs.pop(0), []))
-    assert measuring.run((6, 2, 8), 1) == run()
+    monkeypatch.setattr(measuring, "walk_s", lambda: walks_s.pop(0))
+    assert measuring.run((6, 2, 8), 1) == run(pace_s=0.5)
     with pytest.raises(measuring.Starved, match=why):
         measuring.run((6, 2, 8), 1)
     assert not runs
@@ -146,6 +171,7 @@ def test_what_was_starved_is_not_written_down(
         raise AssertionError("was written")
 
     monkeypatch.setattr(measuring, "check", lambda sizes, seed: (run(others_cores=2.0), []))
+    monkeypatch.setattr(measuring, "walk_s", lambda: 1.0)
     monkeypatch.setattr(stored, "read", lambda: content)
     monkeypatch.setattr(stored, "write", nothing)
     with pytest.raises(SystemExit) as ended:

@@ -8,6 +8,7 @@ from typing import Any
 from assignment.errors import EvenkeelError
 from dashboard.demo.parts import ROOT
 from dashboard.evaluation.capacity.formulas import Load, Measured
+from dashboard.evaluation.capacity.pace import STANDARD_S, walk_s
 from dashboard.evaluation.load.aims import Sizes
 from dashboard.evaluation.load.check import check
 from dashboard.evaluation.load.hints import MEMBERS_AN_EAR
@@ -34,6 +35,7 @@ NAMES = (
     *("members", "groups", "partitions", "moves", "join_steady_s", "timeouts", "errors"),
     *("others_cores", "costs"),
 )
+PACE_S = "pace_s"  # beside them, in each run
 
 
 class Starved(EvenkeelError):
@@ -49,9 +51,11 @@ def run(size: Size, seed: int, others_cores: float = OTHERS_CORES) -> dict[str, 
     why = ""
     for _ in range(TRIES):
         say(f"{members} members, {groups} groups, {partitions} partitions")
+        before_s = walk_s()
         found, _ = check(sizes, seed)
         if not (why := starved(found, others_cores)):
-            return {name: found[name] for name in NAMES}
+            pace_s = round((before_s + walk_s()) / 2, 4)
+            return {**{name: found[name] for name in NAMES}, PACE_S: pace_s}
         say(f"not counted: {why}")
     raise Starved(f"{why}; nothing was written: repeat it on a machine that does nothing else")
 
@@ -70,12 +74,13 @@ def starved(run: Found, others_cores: float) -> str:
 
 
 def steady(run: Found) -> Measured:
-    """What it costs while nothing changes: the rates between two readings, and the last memory."""
+    """What it costs while nothing changes: the rates between two readings, and the last memory.
+    CPU is that of a machine of the standard pace, here and in `changes`.
+    """
     before, after = run["costs"]["steady"], run["costs"]["end"]
     seconds = after["at_s"] - before["at_s"]
     figures = {
-        f"{part}_cores": (after["cpu_s"][part] - before["cpu_s"][part]) / seconds
-        for part in after["cpu_s"]
+        f"{part}_cores": _spent_s(run, before, after, part) / seconds for part in after["cpu_s"]
     }
     figures["redis_ops"] = (after["redis_commands"] - before["redis_commands"]) / seconds
     figures |= {f"{part}_mib": after["mib"][part] for part in ("web", "worker")}
@@ -100,9 +105,14 @@ def _joining(run: Found) -> dict[str, float]:
     before, after = (run["costs"][name] for name in ("quiet", "steady"))
     seconds, (_, rates) = after["at_s"] - before["at_s"], steady(run)
     return {
-        f"{part}_change_s": spent - before["cpu_s"][part] - rates[f"{part}_cores"] * seconds
-        for part, spent in after["cpu_s"].items()
+        f"{part}_change_s": _spent_s(run, before, after, part) - rates[f"{part}_cores"] * seconds
+        for part in after["cpu_s"]
     }
+
+
+def _spent_s(run: Found, before: Found, after: Found, part: str) -> float:
+    spent_s: float = after["cpu_s"][part] - before["cpu_s"][part]
+    return spent_s * STANDARD_S / float(run[PACE_S])
 
 
 def load_of(run: Found, **happened: Any) -> Load:

@@ -8,6 +8,8 @@ from dashboard.demo.parts import ROOT
 from dashboard.evaluation.capacity import curves, measuring, stored
 from dashboard.evaluation.capacity.curves import Chart, Curve
 from dashboard.evaluation.capacity.formulas import DAY_S, FORMULAS, Constants, Load, predicted
+from dashboard.evaluation.capacity.measuring import PACE_S
+from dashboard.evaluation.capacity.pace import OBJECTS, STANDARD_S
 from dashboard.evaluation.capacity.sizing import Asked, cores, web
 from dashboard.evaluation.measured import grid, put
 
@@ -133,6 +135,11 @@ def _origin(content: Found) -> Iterator[str]:
     others = [run["others_cores"] for run in content["runs"]]
     yield (
         f"- Other work on the machine took {min(others):.2f} to {max(others):.2f} cores meanwhile."
+    )
+    walks_s = [run[PACE_S] for run in content["runs"]]
+    yield (
+        f"- CPU is told for a machine on which a walk through {OBJECTS:,} objects takes"
+        f" {STANDARD_S:g} s. It took {min(walks_s):.2f} to {max(walks_s):.2f} s meanwhile."
     )
     yield (
         f"- An agent opens {found['agent_redis_connections']:g} connections to Redis; one takes"

@@ -94,7 +94,9 @@ class Command(EvaluationCommand):
         rows = stored.compared(content["constants"], runs)
         missed = stored.missed(rows)
         written({**content, "checked": stored.checked(rows)})
-        return told({"commit": content["commit"], "rows": rows, "missed": missed}, missed)
+        pace_s = [one[measuring.PACE_S] for one in runs]
+        found = {"commit": content["commit"], "pace_s": pace_s, "rows": rows, "missed": missed}
+        return told(found, missed)
 
     def as_text(self, found: Found) -> str:
         return pages.as_text(found) if "needs" in found else super().as_text(found)
