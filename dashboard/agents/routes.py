@@ -61,7 +61,7 @@ T = TypeVar("T")
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 NOT_IN_TIME = "Not answered in time"
-GROUP = "evenkeel.group"  # in the scope: whom a valid token speaks for
+GROUP = "evenkeel.group"  # in the scope: whom the token speaks for, if it is valid
 ASKED = "evenkeel.asked"  # there too: what its head says
 UNTOLD_SHARE = 50  # so many processes together may pass a limit by what it is again, at most
 # What a heartbeat that is not answered with a wire.Status is counted as.
@@ -190,6 +190,7 @@ class AgentApi:
         return as_answer(problem)
 
     async def _reply(self, scope: Scope, receive: Receive) -> wire.Reply:
+        scope[GROUP] = NO_GROUP
         asked: Asked | None = scope.get(ASKED)
         if asked is None:
             asked = scope[ASKED] = _asked(scope)
@@ -347,7 +348,7 @@ def _invalid(error: InvalidInput) -> Problem:
 
 def _count(scope: Scope, result: str) -> None:
     if scope["path"].endswith("/heartbeat"):
-        counts.heartbeat(scope.get(GROUP, NO_GROUP), result)
+        counts.heartbeat(scope[GROUP], result)
 
 
 def _read(group: str, answer: Callable[[], T]) -> T:

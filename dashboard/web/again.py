@@ -29,10 +29,9 @@ class AgainProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         is_next = self.is_next()
-        if is_next and self.known is not None:
-            data, self.held = self.held + data, b""
-            if self.is_known(data, self.known):
-                return
+        data, self.held = self.held + data, b""
+        if is_next and self.known is not None and self.is_known(data, self.known):
+            return
         self.begun = 0
         super().data_received(data)
         self.last = data if is_next and self.begun == 1 and not self.in_message else b""

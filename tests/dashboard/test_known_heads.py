@@ -15,7 +15,7 @@ from dashboard.agents.requests import as_json, body_of, send_answer
 from dashboard.agents.routes import AgentApi
 from dashboard.models import AgentToken, AuditSource, Group
 from dashboard.records.audit import By
-from dashboard.web.counts import counts
+from dashboard.web.counts import NO_GROUP, counts
 from dashboard.web.heads import BODY_MAX, HEAD_MAX, Answer, Head
 from dashboard.web.kept import kept
 from dashboard.web.protocols import HttpProtocol
@@ -225,8 +225,10 @@ async def test_a_body_that_comes_later_than_its_head(web: Web) -> None:
     assert Counting.read == 0
     one.writer.write(SAID[:-4])
     await until(lambda: bool(protocol.held))
+    protocol.flow.write_paused = True  # whatever happens, no body is taken for a head
     one.writer.write(b"so")
     await until(lambda: Counting.read == 1)  # it is read after all
+    protocol.flow.write_paused = False
     assert await one.ask(b"me") == (200, b"some")
     assert await one.ask(SAID) == (200, b"some")
     assert Counting.read == 1
@@ -401,8 +403,10 @@ async def test_a_token_that_was_revoked_is_refused_under_a_known_head(
     monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.0)
     token = await asyncio.to_thread(AgentToken.objects.get, digest=digest_of(beating.token))
     await asyncio.to_thread(groups.revoke_token, token, By("ann", AuditSource.PAGE))
+    before = counts.heartbeats.get((NO_GROUP, "unauthorized"), 0)
     assert await beating.beat() == 401
     assert Counting.read == 0
+    assert counts.heartbeats[NO_GROUP, "unauthorized"] == before + 1
     assert await beating.connection.ended() == b""
 
 
