@@ -206,6 +206,17 @@ async def test_a_special_head_is_read_each_time(web: Web, echo: Echo, header: by
     assert Counting.read == 4
 
 
+async def test_a_head_is_remembered_for_its_own_request_alone(web: Web, echo: Echo) -> None:
+    await acquainted(web)
+    protocol = Counting.newest
+    protocol.known, protocol.last = None, SAID
+    protocol.remember({}, echo.again)
+    assert protocol.known is None
+    protocol.last = SAID
+    protocol.remember(protocol.cycle.scope["state"], echo.again)
+    assert protocol.known
+
+
 async def test_where_requests_are_logged_each_is_read(echo: Echo) -> None:
     async with serving(echo, kind=Logging) as web:
         one = await web.open()

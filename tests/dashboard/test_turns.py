@@ -224,7 +224,7 @@ async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.Mo
 async def test_the_loop_stands_still_where_many_call_and_nobody_else_is_served(
     calls: int, is_alone: bool, stood_still: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes meanwhile, as bytes would that a socket has, goes with the same trip."""
+    """What comes meanwhile goes with the same trip: one turn reads it, and the next one calls."""
     loop, trips, times = asyncio.get_running_loop(), list[int](), list[float]()
 
     async def carried_out(calls: list[Any]) -> None:
@@ -234,7 +234,10 @@ async def test_the_loop_stands_still_where_many_call_and_nobody_else_is_served(
 
     def stand_still() -> None:
         times.append(loop.time())
-        loop.call_soon(tasks.append, loop.create_task(made.call(script("report"), "g", [])))
+        loop.call_soon(read)
+
+    def read() -> None:
+        tasks.append(loop.create_task(made.call(script("report"), "g", [])))
 
     monkeypatch.setattr(batch, "_carry_out", carried_out)
     monkeypatch.setattr(batch, "_stand_still", stand_still)
