@@ -169,11 +169,12 @@ class Batch:
 
     async def _gather(self) -> None:
         """Each request that comes meanwhile wakes the event loop, whose caches others have emptied:
-        of many a fifth of what they cost. So where many come, and nothing else has to be done, it
-        stands still instead, and finds them all together.
+        of many a tenth of what they cost. So where many come, few of them wait yet, and nothing
+        else has to be done, it stands still instead, and finds them all together.
         """
         for _ in range(GATHERED_MAX):
-            if self._carried >= BUSY and self._is_alone():
+            is_behind = len(self._waiting) + len(self._joins) >= ENOUGH
+            if self._carried >= BUSY and not is_behind and self._is_alone():
                 _stand_still()
                 for _ in range(TURNS_READ):
                     await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from dashboard.live.scripts import Script
 
 
 class Batches:
-    """`is_alone`: see Batch."""
+    """`is_alone`: see Batch. Nodes of a cluster do not stand still one after the other."""
 
     def __init__(self, is_alone: Callable[[], bool] = lambda: False) -> None:
         self._is_alone = is_alone
@@ -46,5 +46,5 @@ class Batches:
 
     def _at(self, url: str) -> Batch:
         if url not in self._of:
-            self._of[url] = Batch(url, self._is_alone)
+            self._of[url] = Batch(url) if url else Batch(is_alone=self._is_alone)
         return self._of[url]

@@ -176,16 +176,17 @@ class HttpProtocol(AgainProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self.has_moved = True
-        if self.visit is not None:
-            self.visitors.work(self.visit)
+        self.came_whole()
         super().on_message_complete()
 
     def begin_again(self, made: Awaitable[Answer]) -> None:
+        self.came_whole()
+        super().begin_again(made)
+
+    def came_whole(self) -> None:
         self.has_moved = True
         if self.visit is not None:
             self.visitors.work(self.visit)
-        super().begin_again(made)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

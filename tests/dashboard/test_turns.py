@@ -25,6 +25,7 @@ from dashboard.live.batch import (
     Batch,
     Overloaded,
 )
+from dashboard.live.batches import Batches
 from dashboard.live.scripts import script
 from dashboard.web.__main__ import APPLICATION, OPTIONS
 from dashboard.web.heads import Answer
@@ -249,6 +250,28 @@ async def test_the_loop_stands_still_where_many_call_and_nobody_else_is_served(
     assert bool(times) is stood_still
     assert trips[1] == 1 + len(times)
     await asyncio.gather(*tasks)
+
+
+async def test_the_loop_goes_on_where_enough_wait_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def carried_out(calls: list[Any]) -> None:
+        for call in calls:
+            call.answer.set_result((b"", 0))
+
+    def stand_still() -> None:
+        raise AssertionError("it stood still")
+
+    monkeypatch.setattr(batch, "_carry_out", carried_out)
+    monkeypatch.setattr(batch, "_stand_still", stand_still)
+    made = Batch(is_alone=lambda: True)
+    for _ in range(3):
+        await asyncio.gather(*(made.call(script("report"), "g", []) for _ in range(ENOUGH)))
+    assert made._carried == ENOUGH
+
+
+def test_of_a_cluster_no_node_makes_the_others_wait() -> None:
+    batches = Batches(lambda: True)
+    assert batches._at("")._is_alone()
+    assert not batches._at("redis://127.0.0.1:7001")._is_alone()
 
 
 def test_to_stand_still_takes_as_long_as_to_gather(monkeypatch: pytest.MonkeyPatch) -> None:
