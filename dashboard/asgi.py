@@ -29,7 +29,7 @@ from dashboard.push.sockets import websocket_urlpatterns  # noqa: E402
 from dashboard.records import audit  # noqa: E402
 from dashboard.web import PROTOCOLS, problems  # noqa: E402
 from dashboard.web.bodies import Bounded  # noqa: E402
-from dashboard.web.in_work import InWork  # noqa: E402
+from dashboard.web.in_flight import InFlight  # noqa: E402
 from dashboard.web.liveness import LivenessFile  # noqa: E402
 from dashboard.web.places import LEFT, Places  # noqa: E402
 from dashboard.web.visitors import PEER  # noqa: E402
@@ -44,7 +44,7 @@ liveness = LivenessFile.from_environment()
 in_turn: Any = pages
 if settings.IS_POOLED:
     in_turn = Places(pages, settings.DATABASE_POOL - LEFT, ("/healthz", settings.STATIC_URL))
-people = InWork(
+people = InFlight(
     ProtocolTypeRouter(
         {
             "http": Bounded(in_turn),

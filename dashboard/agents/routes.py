@@ -54,7 +54,7 @@ from dashboard.live.scripts import script
 from dashboard.web.counts import NO_GROUP, counts
 from dashboard.web.heads import Answer
 from dashboard.web.kept import kept
-from dashboard.web.visitors import AGAIN, refused, said_who
+from dashboard.web.visitors import REMEMBER, refused, said_who
 
 T = TypeVar("T")
 
@@ -149,11 +149,11 @@ class AgentApi:
         self._note_answer()
         if answer.status == 200 and scope[ASKED].verb == "heartbeat":
             state = scope.get("state") or {}
-            if AGAIN in state:
+            if REMEMBER in state:
                 known = scope | {"headers": ()}  # what they say was read, but for the length
-                state[AGAIN](state, partial(self._answer_again, known))
+                state[REMEMBER](state, partial(self._answer_repeated, known))
 
-    async def _answer_again(self, scope: Scope, body: bytes) -> Answer:
+    async def _answer_repeated(self, scope: Scope, body: bytes) -> Answer:
         """Another body under a head that was read."""
 
         async def receive() -> dict[str, Any]:

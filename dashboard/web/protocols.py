@@ -17,9 +17,9 @@ from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from assignment.wire import API_PREFIX
-from dashboard.web.again import AgainProtocol
 from dashboard.web.heads import Answer
-from dashboard.web.visitors import AGAIN, PEER, VISIT, WHOLE, Visit, Visitors, address_of
+from dashboard.web.repeated_heads import RepeatedHeadProtocol
+from dashboard.web.visitors import PEER, REMEMBER, VISIT, WHOLE, Visit, Visitors, address_of
 
 HEADER_BYTES_MAX = 2**18  # the scale-down wizard's address names up to 2,000 members
 HEADERS_MAX = 100
@@ -43,7 +43,7 @@ class Refused(Exception):
     """Raised inside of the parser, which gives the connection up then."""
 
 
-class HttpProtocol(AgainProtocol):
+class HttpProtocol(RepeatedHeadProtocol):
     """Closes what takes too long or too much; for the rest it is uvicorn's."""
 
     visitors: ClassVar[Visitors] = Visitors()
@@ -77,7 +77,7 @@ class HttpProtocol(AgainProtocol):
         if self.visit is None:
             self.answer(503, "Too many connections of this address wait for an answer.")
             return
-        own: dict[str, Any] = {WHOLE: self.answer_whole, AGAIN: self.remember}
+        own: dict[str, Any] = {WHOLE: self.answer_whole, REMEMBER: self.remember}
         self.app_state = {**self.app_state, VISIT: self.visit, PEER: self.client, **own}
         self.wait()
 
@@ -179,9 +179,9 @@ class HttpProtocol(AgainProtocol):
         self.came_whole()
         super().on_message_complete()
 
-    def begin_again(self, made: Awaitable[Answer]) -> None:
+    def begin_repeated(self, made: Awaitable[Answer]) -> None:
         self.came_whole()
-        super().begin_again(made)
+        super().begin_repeated(made)
 
     def came_whole(self) -> None:
         self.has_moved = True

@@ -19,8 +19,8 @@ from django.utils.decorators import sync_only_middleware
 
 VISIT = "evenkeel.visit"  # in the scope's state
 PEER = "evenkeel.peer"  # there too: who connected, whatever was claimed in a header
-WHOLE = "evenkeel.whole"  # there too: sends an answer at once, see HttpProtocol.answer_whole
-AGAIN = "evenkeel.again"  # there too: remembers the head, see HttpProtocol.remember
+WHOLE = "evenkeel.whole"  # there too: sends an answer at once, see repeated_heads.py
+REMEMBER = "evenkeel.remember"  # there too: remembers the head, see there
 PER_ADDRESS = 64  # ten browsers behind one address, with six connections each
 IN_ALL = 512
 CLAIMED_PER_ADDRESS = 512  # while tokens are checked, and answers that refuse them are read

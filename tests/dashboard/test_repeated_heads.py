@@ -19,7 +19,7 @@ from dashboard.web.counts import NO_GROUP, counts
 from dashboard.web.heads import BODY_MAX, HEAD_MAX, Answer, Head
 from dashboard.web.kept import kept
 from dashboard.web.protocols import HttpProtocol
-from dashboard.web.visitors import AGAIN
+from dashboard.web.visitors import REMEMBER
 from tests.dashboard.agents import BEAT, JOIN, token_of
 from tests.dashboard.served import Connection, Web, post, serving, until
 
@@ -132,7 +132,7 @@ class Echo:
             body = await body_of(receive, 2**22, space)
         await send_answer(scope, send, await self.again(body))
         self.answered += 1
-        scope["state"][AGAIN](scope["state"], self.again)
+        scope["state"][REMEMBER](scope["state"], self.again)
 
     async def again(self, body: bytes) -> Answer:
         if (waited_for := self.before(body)) is not None:

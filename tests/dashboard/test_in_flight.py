@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dashboard import asgi
-from dashboard.web.in_work import InWork
+from dashboard.web.in_flight import InFlight
 
 
 async def nothing(*arguments: Any) -> None:
@@ -22,7 +22,7 @@ async def test_requests_count_from_begin_to_end_and_sockets_do_not() -> None:
         if scope["path"] == "/fails":
             raise ZeroDivisionError
 
-    people = InWork(answering)
+    people = InFlight(answering)
     scopes = [
         {"type": "http", "path": "/"},
         {"type": "http", "path": "/fails"},

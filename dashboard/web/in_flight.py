@@ -1,11 +1,11 @@
-"""Requests of people that are being answered."""
+"""Requests of people that are in flight: come, and not answered yet."""
 
 from typing import Any
 
 from dashboard.agents.requests import Receive, Send
 
 
-class InWork:
+class InFlight:
     """An ASGI application. `count`: of its requests; sockets, which stay for hours, are none."""
 
     def __init__(self, application: Any) -> None:

@@ -17,7 +17,7 @@ from dashboard.web.heads import Answer, Answers, Head, Known
 log = logging.getLogger(__name__)
 
 
-class AgainProtocol(HttpToolsProtocol):
+class RepeatedHeadProtocol(HttpToolsProtocol):
     """Remembers one head of its connection, and has no bounds yet."""
 
     in_message = False
@@ -73,13 +73,13 @@ class AgainProtocol(HttpToolsProtocol):
             self._unset_keepalive_if_required()
             self.held = data
         else:
-            self.begin_again(known.answers(body))
+            self.begin_repeated(known.answers(body))
         return True
 
-    def begin_again(self, made: Awaitable[Answer]) -> None:
+    def begin_repeated(self, made: Awaitable[Answer]) -> None:
         """As uvicorn sees it the request goes on that was answered last."""
         self.cycle.response_started = self.cycle.response_complete = False
-        task = self.loop.create_task(self.answer_again(self.cycle, made))
+        task = self.loop.create_task(self.answer_repeated(self.cycle, made))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
@@ -103,7 +103,7 @@ class AgainProtocol(HttpToolsProtocol):
             again_s, self.timeout_keep_alive_handler
         )
 
-    async def answer_again(self, cycle: RequestResponseCycle, made: Awaitable[Answer]) -> None:
+    async def answer_repeated(self, cycle: RequestResponseCycle, made: Awaitable[Answer]) -> None:
         try:
             answer = await made
         except Exception:
