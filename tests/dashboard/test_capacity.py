@@ -12,7 +12,7 @@ from django.core.management import call_command
 from assignment.errors import InvalidInput
 from dashboard.celery import app
 from dashboard.coordinator.sampling import AT_ONCE, SAMPLES
-from dashboard.evaluation.capacity import curves, measuring, pace, pages, sizing, stored
+from dashboard.evaluation.capacity import curves, measuring, pages, sizing, stored
 from dashboard.evaluation.capacity.curves import Chart, Curve
 from dashboard.evaluation.capacity.formulas import (
     ENOUGH,
@@ -83,7 +83,6 @@ def run(**changes: Any) -> dict[str, Any]:
         "partitions": 8,
         "moves": 4,
         "others_cores": 0.1,
-        "pace_s": pace.STANDARD_S,
     }
     went = {"join_steady_s": 20.0, "timeouts": 0, "errors": 0}
     return {**sizes, **went, "costs": moments, **changes}
@@ -118,22 +117,6 @@ def test_a_run_tells_rates_while_nothing_changes_and_what_joining_cost_beyond_th
     assert at.samples == 0.4
 
 
-def test_a_machine_that_is_slow_today_has_the_same_constants() -> None:
-    """Its CPU is told for the standard pace, and all else as it was."""
-    slow = run(pace_s=2 * pace.STANDARD_S)
-    for moment in slow["costs"].values():
-        moment["cpu_s"] = {part: 2 * spent_s for part, spent_s in moment["cpu_s"].items()}
-    assert measuring.steady(slow) == measuring.steady(run())
-    assert measuring.changes(slow) == measuring.changes(run())
-
-
-def test_the_pace_is_of_a_walk_and_the_middle_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_objects", lambda: ([1, 0], {0: object(), 1: object()}))
-    moments_s = iter([0.0, 9.0, 10.0, 11.0, 20.0, 22.0])
-    monkeypatch.setattr(pace.time, "process_time", lambda: next(moments_s))
-    assert pace.walk_s() == 2.0
-
-
 def test_where_nobody_joined_only_the_database_grew() -> None:
     one = run(members=0)
     del one["costs"]["quiet"]
@@ -154,10 +137,8 @@ def test_a_run_that_was_starved_is_tried_once_more_and_then_refused(
     changes: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [run(**changes), run(), run(**changes), run(**changes)]
-    walks_s = [0.3, 0.4, 0.6, 0.5, 0.5]  # before each run, and after one that counts
     monkeypatch.setattr(measuring, "check", lambda sizes, seed: (runs.pop(0), []))
-    monkeypatch.setattr(measuring, "walk_s", lambda: walks_s.pop(0))
-    assert measuring.run((6, 2, 8), 1) == run(pace_s=0.5)
+    assert measuring.run((6, 2, 8), 1) == run()
     with pytest.raises(measuring.Starved, match=why):
         measuring.run((6, 2, 8), 1)
     assert not runs
@@ -171,7 +152,6 @@ def test_what_was_starved_is_not_written_down(
         raise AssertionError("was written")
 
     monkeypatch.setattr(measuring, "check", lambda sizes, seed: (run(others_cores=2.0), []))
-    monkeypatch.setattr(measuring, "walk_s", lambda: 1.0)
     monkeypatch.setattr(stored, "read", lambda: content)
     monkeypatch.setattr(stored, "write", nothing)
     with pytest.raises(SystemExit) as ended:
@@ -195,6 +175,34 @@ def test_the_exit_code_says_whether_predictions_hold(
     assert {row["figure"] for row in stored.judged(kept[0]["checked"]["rows"])} == {
         *OF_RUNS.keys() - NOT_JUDGED, "samples",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("slow", "wrong"), [(1.6, 0), (0.6, 0), (2.5, 1), (0.4, 1)])
+def test_a_machine_that_is_slow_today_has_predictions_of_its_pace(
+    slow: float, wrong: int, content: Any
+) -> None:
+    """Its CPU is that of the constants times the pace, and all else as it was."""
+
+    def went(size: measuring.Size) -> dict[str, Any]:
+        one = taking(content["constants"], size)
+        for moment in one["costs"].values():
+            moment["cpu_s"] = {part: slow * spent_s for part, spent_s in moment["cpu_s"].items()}
+        return one
+
+    again, others = ([*map(went, of)] for of in (measuring.PACE_SIZES, measuring.OTHER_SIZES))
+    found = stored.checked(content, others, again)
+    assert found["pace"] == pytest.approx(slow, abs=0.01)
+    for row in stored.judged(found["rows"]):
+        assert row["ratio"] == pytest.approx(1, abs=0.01), row
+    assert len(stored.missed(found)) == wrong
+
+
+def test_each_size_that_tells_the_pace_counts_as_much(content: Any) -> None:
+    many, few = (taking(content["constants"], size) for size in measuring.PACE_SIZES)
+    many["costs"]["end"]["cpu_s"] = {
+        part: 8.0 + 3 * (spent_s - 8.0) for part, spent_s in many["costs"]["end"]["cpu_s"].items()
+    }
+    assert stored.pace((many, few), content["runs"]) == pytest.approx(2, abs=0.01)
 
 
 def taking(of: Constants, size: measuring.Size, factor: float = 1.0) -> dict[str, Any]:
@@ -243,7 +251,7 @@ def test_a_prediction_further_off_than_the_tolerance_is_named() -> None:
     rows = stored.compared(constants(web_cores={"one": 0.12}), [run()])
     of = {row["figure"]: row for row in rows}
     assert of["web_cores"]["ratio"] == 1.2
-    missed = stored.missed(rows)
+    missed = stored.outside(rows)
     assert not [text for text in missed if text.startswith("web_cores")]
     assert "redis_ops of 6 / 2 / 8: predicted 0 1/s, measured 50" in missed
 
@@ -410,7 +418,10 @@ def test_the_command_tells_each_figure_with_its_terms(
 
 def test_the_page_and_its_pictures_are_of_what_was_measured() -> None:
     """Else: python3 manage.py capacity --write"""
-    content, page = stored.kept(), pages.PAGE.read_text()
+    content, page = stored.read(), pages.PAGE.read_text()
+    assert {run["groups"] for run in content["runs"]} == {
+        groups for _, groups, _ in measuring.SIZES
+    }
     assert pages.put(page, pages.tables(content)) == page
     drawn = pages.pictures(content) | pages.growth_pictures(stored.read_growth())
     for name, text in drawn.items():

@@ -177,6 +177,7 @@ EVENTS: Mapping[str, Formula] = {
     "redis_event_ops": Formula("commands", _EVENTS, "commands of Redis for these"),
     "redis_event_bytes": Formula("bytes", ("event",), "memory of Redis, until they are trimmed"),
 }
+CPU = ("cores", "CPU s")  # units
 OF_RUNS: Mapping[str, Formula] = {**STEADY, **CHANGES}
 FORMULAS: Mapping[str, Formula] = {**OF_RUNS, **EVENTS}
 # Differences of a few seconds of joining and what the same time costs steadily: at sizes that are
@@ -204,6 +205,17 @@ def sample_s(constants: Constants, load: Load) -> float:
 def sampled(constants: Constants, load: Load, seconds: float = 1.0) -> Load:
     """That load with the samples that are taken in so many seconds."""
     return replace(load, samples=seconds * SAMPLING.rate(load, sample_s(constants, load)))
+
+
+def at_pace(constants: Constants, pace: float) -> Constants:
+    """Those of an hour in which the same takes so many times the CPU."""
+    return {
+        figure: {
+            term: value * (pace if FORMULAS[figure].unit in CPU else 1)
+            for term, value in of.items()
+        }
+        for figure, of in constants.items()
+    }
 
 
 # --- how constants come out of measurements

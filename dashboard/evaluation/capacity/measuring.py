@@ -8,7 +8,6 @@ from typing import Any
 from assignment.errors import EvenkeelError
 from dashboard.demo.parts import ROOT
 from dashboard.evaluation.capacity.formulas import Load, Measured
-from dashboard.evaluation.capacity.pace import STANDARD_S, walk_s
 from dashboard.evaluation.load.aims import Sizes
 from dashboard.evaluation.load.check import check
 from dashboard.evaluation.load.hints import MEMBERS_AN_EAR
@@ -24,6 +23,8 @@ SIZES: Sequence[Size] = (
 )  # fmt: skip
 # One of them twice: how far apart two runs of one size are.
 MEASURED_SIZES = (*SIZES, SIZES[5])
+# How fast the machine is now is told by these once more: one with many beats, one with many locks.
+PACE_SIZES = (SIZES[3], SIZES[5])
 # Between those and beyond them.
 OTHER_SIZES: Sequence[Size] = ((800, 40, 4_000), (1_500, 20, 6_000))
 SECONDS = 15
@@ -35,7 +36,6 @@ NAMES = (
     *("members", "groups", "partitions", "moves", "join_steady_s", "timeouts", "errors"),
     *("others_cores", "costs"),
 )
-PACE_S = "pace_s"  # beside them, in each run
 
 
 class Starved(EvenkeelError):
@@ -51,11 +51,9 @@ def run(size: Size, seed: int, others_cores: float = OTHERS_CORES) -> dict[str, 
     why = ""
     for _ in range(TRIES):
         say(f"{members} members, {groups} groups, {partitions} partitions")
-        before_s = walk_s()
         found, _ = check(sizes, seed)
         if not (why := starved(found, others_cores)):
-            pace_s = round((before_s + walk_s()) / 2, 4)
-            return {**{name: found[name] for name in NAMES}, PACE_S: pace_s}
+            return {name: found[name] for name in NAMES}
         say(f"not counted: {why}")
     raise Starved(f"{why}; nothing was written: repeat it on a machine that does nothing else")
 
@@ -74,13 +72,12 @@ def starved(run: Found, others_cores: float) -> str:
 
 
 def steady(run: Found) -> Measured:
-    """What it costs while nothing changes: the rates between two readings, and the last memory.
-    CPU is that of a machine of the standard pace, here and in `changes`.
-    """
+    """What it costs while nothing changes: the rates between two readings, and the last memory."""
     before, after = run["costs"]["steady"], run["costs"]["end"]
     seconds = after["at_s"] - before["at_s"]
     figures = {
-        f"{part}_cores": _spent_s(run, before, after, part) / seconds for part in after["cpu_s"]
+        f"{part}_cores": (after["cpu_s"][part] - before["cpu_s"][part]) / seconds
+        for part in after["cpu_s"]
     }
     figures["redis_ops"] = (after["redis_commands"] - before["redis_commands"]) / seconds
     figures |= {f"{part}_mib": after["mib"][part] for part in ("web", "worker")}
@@ -105,14 +102,9 @@ def _joining(run: Found) -> dict[str, float]:
     before, after = (run["costs"][name] for name in ("quiet", "steady"))
     seconds, (_, rates) = after["at_s"] - before["at_s"], steady(run)
     return {
-        f"{part}_change_s": _spent_s(run, before, after, part) - rates[f"{part}_cores"] * seconds
-        for part in after["cpu_s"]
+        f"{part}_change_s": spent - before["cpu_s"][part] - rates[f"{part}_cores"] * seconds
+        for part, spent in after["cpu_s"].items()
     }
-
-
-def _spent_s(run: Found, before: Found, after: Found, part: str) -> float:
-    spent_s: float = after["cpu_s"][part] - before["cpu_s"][part]
-    return spent_s * STANDARD_S / float(run[PACE_S])
 
 
 def load_of(run: Found, **happened: Any) -> Load:

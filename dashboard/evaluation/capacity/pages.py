@@ -8,8 +8,6 @@ from dashboard.demo.parts import ROOT
 from dashboard.evaluation.capacity import curves, measuring, stored
 from dashboard.evaluation.capacity.curves import Chart, Curve
 from dashboard.evaluation.capacity.formulas import DAY_S, FORMULAS, Constants, Load, predicted
-from dashboard.evaluation.capacity.measuring import PACE_S
-from dashboard.evaluation.capacity.pace import OBJECTS, STANDARD_S
 from dashboard.evaluation.capacity.sizing import Asked, cores, web
 from dashboard.evaluation.measured import grid, put
 
@@ -136,11 +134,6 @@ def _origin(content: Found) -> Iterator[str]:
     yield (
         f"- Other work on the machine took {min(others):.2f} to {max(others):.2f} cores meanwhile."
     )
-    walks_s = [run[PACE_S] for run in content["runs"]]
-    yield (
-        f"- CPU is told for a machine on which a walk through {OBJECTS:,} objects takes"
-        f" {STANDARD_S:g} s. It took {min(walks_s):.2f} to {max(walks_s):.2f} s meanwhile."
-    )
     yield (
         f"- An agent opens {found['agent_redis_connections']:g} connections to Redis; one takes"
         f" {found['redis_connection_kib']:g} KiB there (`bench agent_connections`). What events"
@@ -173,13 +166,13 @@ def _checked(content: Found) -> Iterator[str]:
         return
     yield from _rows(found["rows"])
     yield ""
-    missed = stored.missed(found["rows"])
     judged = len(stored.judged(found["rows"]))
+    within = judged - len(stored.outside(found["rows"]))
     yield (
-        f"- {found['day']}, commit {found['commit']}: {judged - len(missed)} of {judged} that are"
-        f" judged are within {stored.TOLERANCE:.0%}."
+        f"- {found['day']}, commit {found['commit']}, pace {found['pace']:g}: {within} of {judged}"
+        f" that are judged are within {stored.TOLERANCE:.0%}."
     )
-    yield from (f"- Missed: {text}." for text in missed)
+    yield from (f"- Missed: {text}." for text in stored.missed(found))
 
 
 def _repeats(content: Found) -> Iterator[str]:

@@ -52,7 +52,7 @@ class Command(EvaluationCommand):
         does = parser.add_mutually_exclusive_group()
         for option, text in (
             ("--measure", "set the constants anew, by runs of load_check; some 9 minutes"),
-            ("--check", "compare predictions with load_check at two other sizes; 2 minutes"),
+            ("--check", "compare predictions with load_check at two other sizes; 4 minutes"),
             ("--write", "make the tables and pictures of docs/capacity.md anew"),
         ):
             does.add_argument(option, action="store_true", help=text)
@@ -90,12 +90,12 @@ class Command(EvaluationCommand):
         return told({name: content[name] for name in names}, ())
 
     def _check(self, content: Found, options: dict[str, Any]) -> tuple[Found, int]:
-        runs = _runs(measuring.OTHER_SIZES, options)
-        rows = stored.compared(content["constants"], runs)
-        missed = stored.missed(rows)
-        written({**content, "checked": stored.checked(rows)})
-        pace_s = [one[measuring.PACE_S] for one in runs]
-        found = {"commit": content["commit"], "pace_s": pace_s, "rows": rows, "missed": missed}
+        before, after = measuring.PACE_SIZES  # the pace may change meanwhile
+        first, *runs, last = _runs((before, *measuring.OTHER_SIZES, after), options)
+        checked = stored.checked(content, runs, (first, last))
+        missed = stored.missed(checked)
+        written({**content, "checked": checked})
+        found = {**checked, "constants_of": content["commit"], "missed": missed}
         return told(found, missed)
 
     def as_text(self, found: Found) -> str:
