@@ -51,8 +51,8 @@ class Command(EvaluationCommand):
         )  # fmt: skip
         does = parser.add_mutually_exclusive_group()
         for option, text in (
-            ("--measure", "set the constants anew, by runs of load_check; some 9 minutes"),
-            ("--check", "compare predictions with load_check at two other sizes; 4 minutes"),
+            ("--measure", "set the constants anew, by runs of load_check; some 6 minutes"),
+            ("--check", "compare predictions with load_check at two other sizes; 3 minutes"),
             ("--write", "make the tables and pictures of docs/capacity.md anew"),
         ):
             does.add_argument(option, action="store_true", help=text)
