@@ -39,7 +39,9 @@ function layout(given) {
     linecolor: variable("--line-strong"),
     zerolinecolor: variable("--line-strong"),
     zeroline: false,
-    automargin: true,
+    // A margin below changes how many ticks the axes above it have, so how wide their labels are, so
+    // the margin beside, so how many moments fit below: Plotly goes round in that and gives up.
+    automargin: own.type !== "date",
     fixedrange: own.type !== "date",
     ...own,
     title: {...own.title, font: {size: 11}},
