@@ -39,8 +39,8 @@ function layout(given) {
     linecolor: variable("--line-strong"),
     zerolinecolor: variable("--line-strong"),
     zeroline: false,
-    // A margin below changes how many ticks the axes above it have, so how wide their labels are, so
-    // the margin beside, so how many moments fit below: Plotly goes round in that and gives up.
+    // The margin below changes how many ticks axes beside have, so how wide their labels are, so
+    // how many moments fit below: Plotly goes round in that and gives up.
     automargin: own.type !== "date",
     fixedrange: own.type !== "date",
     ...own,
