@@ -1,5 +1,6 @@
 """capacity: constants come out of runs, and a check compares predictions with others."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,10 +8,12 @@ from django.core.management import call_command
 
 from assignment.errors import InvalidInput
 from dashboard.evaluation.capacity import measuring, sizing, stored
-from dashboard.evaluation.capacity.formulas import NOT_JUDGED, OF_RUNS, fitted, predicted
+from dashboard.evaluation.capacity.formulas import NOT_JUDGED, OF_RUNS, at_pace, fitted, predicted
 from tests.dashboard.capacity.runs import NOTHING, ROWS, constants, load, run, taking
 
 LOADS = [load(*size) for size in measuring.SIZES]
+
+
 # --- formulas
 
 
@@ -118,6 +121,35 @@ def test_a_machine_that_is_slow_today_has_predictions_of_its_pace(
     for row in stored.judged(found["rows"]):
         assert row["ratio"] == pytest.approx(1, abs=0.01), row
     assert len(stored.missed(found)) == wrong
+
+
+def test_the_pace_is_of_cpu_alone() -> None:
+    of = {"web_cores": {"one": 1.0}, "redis_change_s": {"join": 2.0}, "redis_mib": {"one": 3.0}}
+    slow = at_pace(constants(**of), 2)
+    assert (slow["web_cores"]["one"], slow["redis_change_s"]["join"]) == (2, 4)
+    assert slow["redis_mib"]["one"] == 3
+
+
+def test_a_check_runs_a_size_of_its_pace_before_the_others_and_one_after_them(
+    content: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    kept, ran = list[Any](), list[measuring.Size]()
+    first, last = measuring.PACE_SIZES
+
+    def went(size: measuring.Size, *_: Any) -> dict[str, Any]:
+        ran.append(size)
+        return taking(content["constants"], size, 3.0 if size == last else 1.0)
+
+    monkeypatch.setattr(stored, "read", lambda: content)
+    monkeypatch.setattr(measuring, "run", went)
+    monkeypatch.setattr("dashboard.management.commands.capacity.written", kept.append)
+    with pytest.raises(SystemExit):
+        call_command("capacity", "--check", "--json")
+    assert ran == [first, *measuring.OTHER_SIZES, last]
+    found = json.loads(capsys.readouterr().out)
+    assert found["pace"] == kept[0]["checked"]["pace"] == pytest.approx(2, abs=0.01)
+    sizes = [" / ".join(map(str, size)) for size in measuring.OTHER_SIZES]
+    assert {row["size"] for row in found["rows"]} == {*sizes}
 
 
 def test_each_size_that_tells_the_pace_counts_as_much(content: Any) -> None:

@@ -26,6 +26,16 @@ def test_the_page_and_its_pictures_are_of_what_was_measured() -> None:
         assert f"(img/{name})" in page
 
 
+def test_a_pace_of_another_machine_is_told_beside_predictions_that_are_right(content: Any) -> None:
+    sizes = (*measuring.OTHER_SIZES, *measuring.PACE_SIZES)
+    runs = [taking(content["constants"], size) for size in sizes]
+    checked = {**stored.checked(content, runs[:2], runs[2:]), "pace": 2.5}
+    judged = len(stored.judged(checked["rows"]))
+    *_, counted, missed = pages.tables({**content, "checked": checked})["checked"]
+    assert f"pace 2.5: {judged} of {judged} that are judged" in counted
+    assert "Missed: pace 2.5" in missed
+
+
 def test_measuring_writes_constants_that_come_out_of_its_runs_and_the_page(
     content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
