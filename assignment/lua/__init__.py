@@ -1,6 +1,7 @@
 """The scripts' texts: the only writers of shared state. Read here, run by both sides' stores."""
 
 import re
+import textwrap
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -25,6 +26,7 @@ _READ_ONLY = frozenset({"appended", "bound", "look"})
 _READ_FIRST = frozenset({"lift"})
 _CALL = re.compile(r"call\(\s*'(\w+)'(?:,\s*'(\w+)')?")
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
+_RARELY = re.compile(r"^( *)(.* then -- rarely\n)((?:.*\n)*?)(?=\1e)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _COMMENT = re.compile(r"--.*")
 _CONTAINERS = frozenset({"INFO", "MEMORY", "XGROUP", "XINFO"})  # allowed by section or subcommand
@@ -39,14 +41,32 @@ def script(name: str) -> str:
 
 
 def with_common(text: str, *common: str) -> str:
-    """After what it uses of the common parts, and what that uses. Each function that it is given
-    beyond is made anew at each run: all of them are a sixth of what a heartbeat costs Redis.
+    """With what it uses of the common parts, and what that uses. Each function that a script has is
+    made anew at each run and cleared away after it: what only a branch uses that is marked
+    `-- rarely` stands in that branch.
     """
-    for part in reversed([part for name in common for part in _parts(own_text(name))]):
+    parts = [part for name in common for part in _parts(own_text(name))]
+    always = _used(parts, _RARELY.sub(r"\1\2", text))
+
+    def branch(found: re.Match[str]) -> str:
+        indent, condition, body = found.groups()
+        own = (part for part in _used(parts, body) if part not in always)
+        return "".join(
+            (indent, condition, *(textwrap.indent(part, indent + "  ") for part in own), body)
+        )
+
+    return "".join(always) + _RARELY.sub(branch, text)
+
+
+def _used(parts: list[str], text: str) -> list[str]:
+    """Those of the parts that it uses, and what they use, in their order."""
+    used: list[str] = []
+    for part in reversed(parts):
         defined = _DEFINED.match(part)
         if defined and not set(_NAME.findall(defined[1])).isdisjoint(_names_in(text)):
+            used.insert(0, part)
             text = part + text
-    return text
+    return used
 
 
 def _parts(text: str) -> list[str]:

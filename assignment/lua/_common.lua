@@ -179,13 +179,14 @@ local function setting(name)
 end
 
 -- A member's row as it is stored; nil when it cannot be read, or there is none.
-local ROW = {secret = 'string', host = 'string', instance = 'string', ready = 'string', unserved = 'string',
-  drain = 'string', incarnation = 'number', able_at_ms = 'number', away_since_ms = 'number'}
 local function row_of(stored)
   local fine, row = pcall(cjson.decode, stored or '')
-  if not fine or type(row) ~= 'table' or not row['secret'] then return nil end
-  for name, kind in pairs(ROW) do
-    if row[name] ~= nil and type(row[name]) ~= kind then return nil end
+  if not fine or type(row) ~= 'table' or type(row['secret']) ~= 'string'
+      or type(row['host'] or '') ~= 'string' or type(row['instance'] or '') ~= 'string'
+      or type(row['ready'] or '') ~= 'string' or type(row['unserved'] or '') ~= 'string'
+      or type(row['drain'] or '') ~= 'string' or type(row['incarnation'] or 0) ~= 'number'
+      or type(row['able_at_ms'] or 0) ~= 'number' or type(row['away_since_ms'] or 0) ~= 'number' then
+    return nil
   end
   return row
 end
@@ -196,14 +197,19 @@ local function instance_timeout_ms()
 end
 
 -- A process by which Redis knows it: of the hex SHA-256 of its secret.
-local function process_of(row) return row and string.sub(row['secret'], 1, 12) end
+local PROCESS_LENGTH = 12
+local function process_of(row) return row and string.sub(row['secret'], 1, PROCESS_LENGTH) end
 
 -- The member for which a process speaks: "member", or "member@process" under an instance name, which another
--- process may have by now. Nil when it is no member (any more).
+-- process may have by now. Nil when it is no member (any more). The row is searched, not read: what is looked
+-- for can be inside of none of its texts, whose quotes are escaped.
 local function speaks_for(speaker)
   local member, process = string.match(speaker, '^([^@]+)@?(.*)$')
   local stored = redis.call('HGET', key('members'), member)
-  if not stored or (process ~= '' and process ~= process_of(row_of(stored))) then return nil end
+  if not stored then return nil end
+  if process ~= '' and (#process ~= PROCESS_LENGTH or not string.find(stored, '"secret":"' .. process, 1, true)) then
+    return nil
+  end
   return member
 end
 

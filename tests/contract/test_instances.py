@@ -44,6 +44,21 @@ def stop(world: World, secret: str) -> bool:
     return world.run(dashboard_side.leave("i", secret, stops=True))
 
 
+@pytest.mark.parametrize("process", ["", "0", "host-of-anyo"])
+def test_who_knows_less_than_the_secret_of_a_process_does_not_speak_for_it(
+    world: World, process: str
+) -> None:
+    """Its row is searched for it: neither the secret's beginning nor another text of the row is."""
+    world.configure()
+    told = dashboard_side.process_of("one")
+    host = f'"secret":"{"host-of-anyo" * 5}'
+    world.run(dashboard_side.join("i", "one", {"host": host, "incarnation": 1, "instance": "i"}))
+    process = process or told[:-1]
+    with pytest.raises(Fenced):
+        world.run(agent_side.renew(f"i@{process}", LONG_MS, []))
+    world.run(agent_side.renew(f"i@{told}", LONG_MS, []))
+
+
 def test_whoever_stops_keeps_its_row_and_its_target_and_changes_nothing(
     instance: tuple[World, int],
 ) -> None:
