@@ -46,6 +46,10 @@ class KnownTokens:
         self._looked_s = 0.0  # monotonic: when what was revoked was asked for
         self._looking: asyncio.Task[None] | None = None
 
+    def at_once(self, digest: str, address: str) -> tokens.Known | None:
+        """None: the database has to be asked first, for this token or for what was revoked."""
+        return None if self._is_look_due() else self.get(digest, address)
+
     def get(self, digest: str, address: str) -> tokens.Known | None:
         """None: the database has to be asked first."""
         known = self._remembered.get(digest)
@@ -132,12 +136,15 @@ class KnownTokens:
         """One request at a time asks, and waits for it a moment. While the database does not
         answer no other one asks: threads that wait for it would be all there are.
         """
-        now_s = time.monotonic()
-        if self._looking is not None or now_s - self._looked_s < tokens.LOOK_EVERY_S:
+        if not self._is_look_due():
             return
-        self._looked_s = now_s
+        self._looked_s = time.monotonic()
         self._looking = asyncio.create_task(self._forget_revoked())
         await asyncio.wait([self._looking], timeout=tokens.LOOK_WAIT_S)
+
+    def _is_look_due(self) -> bool:
+        is_old = time.monotonic() - self._looked_s >= tokens.LOOK_EVERY_S
+        return is_old and self._looking is None
 
     async def _forget_revoked(self) -> None:
         try:

@@ -76,23 +76,27 @@ def too_large(why: str) -> Problem:
 
 async def body_of(receive: Receive, most: int, space: Body) -> bytes:
     """The whole body, refused as soon as it is larger than `most` bytes."""
-    parts, size = [], 0
+    parts = []
     while True:
         message = await receive()
         if message["type"] != "http.request":
             raise Problem(400, "Request ended early", "the connection closed inside the body")
         parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise too_large(f"more than {most} bytes")
         is_last = not message.get("more_body")
-        try:
-            space.add(len(parts[-1]), is_last)
-        except TooMuch:
-            why = "too many bytes of this token wait to be read; try again"
-            raise Problem(503, "Busy", why) from None
+        keep(space, len(parts[-1]), most, is_last=is_last)
         if is_last:
             return b"".join(parts)
+
+
+def keep(space: Body, size: int, most: int, *, is_last: bool) -> None:
+    """So many bytes more of a body of `most` bytes."""
+    if space.came + size > most:
+        raise too_large(f"more than {most} bytes")
+    try:
+        space.add(size, is_last)
+    except TooMuch:
+        why = "too many bytes of this token wait to be read; try again"
+        raise Problem(503, "Busy", why) from None
 
 
 def as_json(body: bytes) -> Answer:

@@ -6,7 +6,6 @@ and name what is wrong.
 """
 
 import asyncio
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -18,56 +17,49 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from assignment import sizes, wire
-from assignment.errors import Damaged, InvalidInput
+from assignment.errors import Damaged
 from assignment.scripts import dashboard_side, heartbeat
 from assignment.scripts.dashboard_side import JoinResult
 from assignment.scripts.rows import UNREADABLE
 from assignment.scripts.values import Call
 from assignment.types import NAME_PATTERN, valid_name
 from dashboard.agents import messages, tokens
+from dashboard.agents.answers import GROUP, NOT_IN_TIME, refusal, replied
 from dashboard.agents.doorbell import Doorbell
 from dashboard.agents.known_tokens import KnownTokens, TooMany, in_thread
+from dashboard.agents.repeated import Repeated
 from dashboard.agents.requests import (
     Problem,
     Receive,
     Scope,
     Send,
     address_of,
-    as_answer,
-    as_json,
     body_of,
     demand_encrypted,
     demand_known_host,
     demand_size,
-    encode,
     header_of,
+    keep,
     send_answer,
-    too_large,
 )
 from dashboard.agents.turns import ALL, Turns
 from dashboard.live import deadline
-from dashboard.live.batch import GATHER_S, NOT_COUNTED, Counted, NotInTime, Overloaded
+from dashboard.live.batch import GATHER_S, NOT_COUNTED, Counted, Overloaded
 from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
-from dashboard.web.counts import NO_GROUP, counts
-from dashboard.web.heads import Answer
-from dashboard.web.kept import kept
-from dashboard.web.visitors import REMEMBER, refused, said_who
+from dashboard.web.counts import NO_GROUP
+from dashboard.web.heads import Answer, Told
+from dashboard.web.kept import Body, kept
+from dashboard.web.visitors import REMEMBER, said_who
 
 T = TypeVar("T")
 
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
-NOT_IN_TIME = "Not answered in time"
-GROUP = "evenkeel.group"  # in the scope: whom the token speaks for, if it is valid
 ASKED = "evenkeel.asked"  # there too: what its head says
 UNTOLD_SHARE = 50  # so many processes together may pass a limit by what it is again, at most
-# What a heartbeat that is not answered with a wire.Status is counted as.
-REFUSALS = {401: "unauthorized", 403: "forbidden", 429: "limited", 503: "unavailable"}
-INVALID = "invalid"
-log = logging.getLogger(__name__)
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
@@ -139,12 +131,15 @@ class AgentApi:
         self.rate = Rate()
         self.turns = Turns(time.monotonic)
         self.reader = messages.Reader()
+        self._later: set[asyncio.Task[None]] = set()
         self._note_answer = note_answer
         self._answers: dict[str, Callable[..., Awaitable[wire.Reply]]]
         self._answers = {"join": self._join, "heartbeat": self._heartbeat, "leave": self._leave}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(scope, receive)
+        if isinstance(answer, Exception):
+            raise answer
         await send_answer(scope, send, answer)
         self._note_answer()
         if answer.status == 200 and scope[ASKED].verb == "heartbeat":
@@ -153,41 +148,44 @@ class AgentApi:
                 known = scope | {"headers": ()}  # what they say was read, but for the length
                 state[REMEMBER](state, partial(self._answer_repeated, known))
 
-    async def _answer_repeated(self, scope: Scope, body: bytes) -> Answer:
-        """Another body under a head that was read."""
+    def _answer_repeated(self, scope: Scope, body: bytes, tell: Told) -> None:
+        """Another body under a head that was read. In a task of its own only if it has to wait for
+        more than a script: such a task is a fifth of what a heartbeat costs.
+        """
+        asked, batch = scope[ASKED], self.batch.only
+        token = self.tokens.at_once(asked.digest, asked.address)
+        if batch is None or token is None or not _speaks_for(token, asked):
+            task = asyncio.create_task(self._answer_later(scope, body, tell))
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
+            return
+        scope[GROUP] = token.group
+        one = Repeated(scope, _space(token), partial(self._tell, tell))
+        try:
+            counted = self._admitted(scope, token)
+            most = messages.most_bytes(asked.verb, token.partitions)
+            keep(one.space, len(body), most, is_last=True)
+            beat, call = read_beat(token, body)
+            one.reply = partial(self._beat_reply, token, beat, call, counted)
+            batch.put(script(call.script), token.group, call.args, counted, one)
+        except Exception as error:
+            one.set_exception(error)
 
+    async def _answer_later(self, scope: Scope, body: bytes, tell: Told) -> None:
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body}
 
-        answer = await self._answer(scope, receive)
-        self._note_answer()
-        return answer
+        self._tell(tell, await self._answer(scope, receive))
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    def _tell(self, tell: Told, answer: Answer | Exception) -> None:
+        tell(answer)
+        self._note_answer()
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Exception:
         try:
-            reply = await self._reply(scope, receive)
-        except Problem as error:
-            problem = error
-        except InvalidInput as error:
-            problem = _invalid(error)
-        except Damaged as error:
-            log.error("%s: %s", scope["path"], error)
-            why = "what Redis has of the group cannot be used; run manage.py repair on it"
-            problem = Problem(503, "Group damaged", why)
-        except NotInTime as error:
-            problem = Problem(503, NOT_IN_TIME, f"{error}; try again")
-        except StoreUnavailable as error:
-            problem = Problem(503, "Redis is away", str(error))
-        except DatabaseError:
-            log.exception("token not checked")
-            problem = Problem(503, "Database is away", "tokens cannot be checked now; try again")
-        else:
-            _count(scope, reply.status)
-            return as_json(encode(reply))
-        if problem.status == 401:
-            refused(scope)
-        _count(scope, REFUSALS.get(problem.status, INVALID))
-        return as_answer(problem)
+            return replied(scope, await self._reply(scope, receive))
+        except Exception as error:
+            return refusal(scope, error)
 
     async def _reply(self, scope: Scope, receive: Receive) -> wire.Reply:
         scope[GROUP] = NO_GROUP
@@ -195,15 +193,17 @@ class AgentApi:
         if asked is None:
             asked = scope[ASKED] = _asked(scope)
         token = await self._token(asked)
-        group = scope[GROUP] = asked.group
-        sender = f"token {token.token_id}"
-        said_who(scope, sender, messages.most_connections(token.partitions))
-        counted = self.rate.admitted(group, token.token_id)
+        scope[GROUP] = asked.group
+        counted = self._admitted(scope, token)
         most = messages.most_bytes(asked.verb, token.partitions)
         demand_size(scope, most)
-        with kept.of(sender, messages.most_kept(token.partitions)) as space:
+        with _space(token) as space:
             body = await body_of(receive, most, space)
             return await self._answers[asked.verb](token, body, counted)
+
+    def _admitted(self, scope: Scope, token: tokens.Known) -> Counted:
+        said_who(scope, _sender(token), messages.most_connections(token.partitions))
+        return self.rate.admitted(token.group, token.token_id)
 
     async def _token(self, asked: Asked) -> tokens.Known:
         digest, address = asked.digest, asked.address
@@ -234,9 +234,11 @@ class AgentApi:
 
     async def _call(self, call: Call[T], group: str, counted: Counted) -> T:
         joins = call.script == "join"
-        answer, count = await self.batch.call(
-            script(call.script), group, call.args, counted, joins=joins
-        )
+        found = await self.batch.call(script(call.script), group, call.args, counted, joins=joins)
+        return self._found(call, group, counted, found)
+
+    def _found(self, call: Call[T], group: str, counted: Counted, found: tuple[Any, int]) -> T:
+        answer, count = found
         self.rate.counted(counted.name, count)
         return _read(group, lambda: call.read(answer))
 
@@ -292,9 +294,19 @@ class AgentApi:
         return wire.Reply(status=wire.Status.OK if left else wire.Status.FENCED)
 
     async def _heartbeat(self, token: tokens.Known, body: bytes, counted: Counted) -> wire.Reply:
-        group = token.group
         beat, call = await self._read_beat(token, body)
-        answer = await self._call(call, group, counted)
+        found = await self.batch.call(script(call.script), token.group, call.args, counted)
+        return self._beat_reply(token, beat, call, counted, found)
+
+    def _beat_reply(
+        self,
+        token: tokens.Known,
+        beat: wire.Heartbeat,
+        call: Call[heartbeat.Reported],
+        counted: Counted,
+        found: tuple[Any, int],
+    ) -> wire.Reply:
+        group, answer = token.group, self._found(call, token.group, counted, found)
         reply = answer.reply
         if answer.too_large:
             most = sizes.reports_max(token.partitions)
@@ -339,16 +351,17 @@ def _asked(scope: Scope) -> Asked:
     return Asked(group, verb, tokens.digest_of(token.strip()), address_of(scope))
 
 
-def _invalid(error: InvalidInput) -> Problem:
-    if isinstance(error, messages.TooLarge):
-        return too_large(str(error))
-    title = "Malformed JSON" if isinstance(error, messages.Malformed) else "Invalid message"
-    return Problem(400, title, str(error))
+def _speaks_for(token: tokens.Known, asked: Asked) -> bool:
+    return token.is_valid(asked.digest) and token.group == asked.group
 
 
-def _count(scope: Scope, result: str) -> None:
-    if scope["path"].endswith("/heartbeat"):
-        counts.heartbeat(scope[GROUP], result)
+def _sender(token: tokens.Known) -> str:
+    return f"token {token.token_id}"
+
+
+def _space(token: tokens.Known) -> Body:
+    """Of one request's body."""
+    return kept.of(_sender(token), messages.most_kept(token.partitions))
 
 
 def _read(group: str, answer: Callable[[], T]) -> T:

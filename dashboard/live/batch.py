@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import redis
 from hiredis import pack_command
@@ -29,7 +29,7 @@ from dashboard.live.connection import (
 from dashboard.live.scripts import Script
 
 GATHER_S = 0.008  # who is alone waits so long for others
-ENOUGH = 20  # calls by which a trip is paid for: it costs as much CPU as ten
+ENOUGH = 30  # calls by which a trip is paid for: it costs as much CPU as ten
 GATHERED_MAX = 3  # times GATHER_S, a tenth of what a heartbeat may take
 BUSY = 5  # calls of a trip: a thousand agents
 # Of one pipeline. Under thousands of connections a turn of the event loop takes a second when much
@@ -44,7 +44,14 @@ STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to 
 STOOD_STILL_TURNS = 5  # and so many turns of the loop, for under load one takes longer than that
 GROUPS_KEPT = 10_000  # whose keys are named in each call; twice the groups aimed at
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
-Answer = asyncio.Future[tuple[Any, int]]
+
+
+class Answer(Protocol):
+    """Who waits for what a call is answered: a future, or who acts on it at once."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: tuple[Any, int], /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> None: ...
 
 
 class Counted(NamedTuple):
@@ -111,24 +118,37 @@ class Batch:
         counted nothing. `joins`: whoever asks is no member yet. Raises StoreUnavailable, NotInTime
         and Overloaded among it.
         """
+        answer = asyncio.get_running_loop().create_future()
+        self.put(script, group, arguments, counted, answer, joins=joins)
+        found: tuple[Any, int] = await answer
+        return found
+
+    def put(
+        self,
+        script: Script,
+        group: str,
+        arguments: Arguments,
+        counted: Counted,
+        answer: Answer,
+        *,
+        joins: bool = False,
+    ) -> None:
+        """What `call` returns or raises is told to `answer`, but Overloaded, which is raised."""
         waiting, most = (self._joins, JOINS_WAITING_MAX) if joins else (self._waiting, WAITING_MAX)
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
-        made = loop.create_future()
-        call = Call(script, group, arguments, counted, made, loop.time(), self._url)
-        waiting.append(call)
-        self._limit(call.answer)
+        now_s = loop.time()
+        waiting.append(Call(script, group, arguments, counted, answer, now_s, self._url))
+        self._limit(answer, loop, now_s)
         if self._running is None:
             self._running = loop.create_task(self._run())
-        return await call.answer
 
-    def _limit(self, answer: Answer) -> None:
+    def _limit(self, answer: Answer, loop: asyncio.AbstractEventLoop, now_s: float) -> None:
         """The first one asked is the first one late."""
         while self._until and self._until[0][1].done():
             self._until.popleft()
-        loop = answer.get_loop()
-        self._until.append((loop.time() + deadline.REQUEST_S, answer))
+        self._until.append((now_s + deadline.REQUEST_S, answer))
         if self._timer is None:
             self._timer = loop.call_at(self._until[0][0], self._give_up, loop)
 

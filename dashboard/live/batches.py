@@ -36,6 +36,11 @@ class Batches:
             return await (await self._server(group)).call(script, group, *of_call, **options)
 
     @property
+    def only(self) -> Batch | None:
+        """Of the one Redis; None: it is a cluster, and which node has a group is to be asked."""
+        return self._at("") if nodes.cluster() is None else None
+
+    @property
     def lag_s(self) -> float:
         """Of the last trips to each node, the longest."""
         return max((batch.lag_s for batch in self._of.values()), default=0.0)

@@ -4,7 +4,7 @@ say one head with all heartbeats of a connection, and to read it is half of what
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 END = b"\r\n\r\n"
@@ -27,7 +27,8 @@ class Answer(NamedTuple):
         return cls(status, lines, body)
 
 
-Answers = Callable[[bytes], Awaitable[Answer]]  # of a body
+Told = Callable[[Answer | Exception], None]  # once, now or later
+Answers = Callable[[bytes, Told], None]  # of a body
 
 
 class Head(NamedTuple):

@@ -48,28 +48,32 @@ class Kept:
 class Body:
     """One, as it comes; a context manager, which counts it no more at its end."""
 
-    __slots__ = ("_came", "_kept", "_most", "_sender", "size")
+    __slots__ = ("_kept", "_most", "_sender", "came", "size")
 
     def __init__(self, kept: Kept, sender: str, most: int) -> None:
         self._kept, self._sender, self._most = kept, sender, most
-        self._came = 0
+        self.came = 0  # of it
         self.size = 0  # that is counted
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
         self._kept.change(self._sender, -self.size)
+        self.size = 0
 
     def add(self, size: int, is_last: bool) -> None:
         """So many bytes came. Raises TooMuch, and counts them not."""
-        came = self._came + size
+        came = self.came + size
         counted = came if is_last else max(came, UNFINISHED)
         more = counted - self.size
         if more > 0:
             self._kept.check(self._sender, more, self._most)
         self._kept.change(self._sender, more)
-        self._came, self.size = came, counted
+        self.came, self.size = came, counted
 
 
 kept = Kept()

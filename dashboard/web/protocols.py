@@ -6,7 +6,6 @@ for the rest of a request for ever. How large a body may be is said by route, in
 """
 
 import asyncio
-from collections.abc import Awaitable
 from enum import Enum
 from typing import Any, ClassVar, assert_never
 
@@ -17,7 +16,7 @@ from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from assignment.wire import API_PREFIX
-from dashboard.web.heads import Answer
+from dashboard.web.heads import Known
 from dashboard.web.repeated_heads import RepeatedHeadProtocol
 from dashboard.web.visitors import PEER, REMEMBER, VISIT, WHOLE, Visit, Visitors, address_of
 
@@ -179,9 +178,9 @@ class HttpProtocol(RepeatedHeadProtocol):
         self.came_whole()
         super().on_message_complete()
 
-    def begin_repeated(self, made: Awaitable[Answer]) -> None:
+    def begin_repeated(self, known: Known, body: bytes) -> None:
         self.came_whole()
-        super().begin_repeated(made)
+        super().begin_repeated(known, body)
 
     def came_whole(self) -> None:
         self.has_moved = True

@@ -3,7 +3,7 @@ route: whoever answered a request says that its head may be remembered, and who 
 """
 
 import logging
-from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -73,15 +73,24 @@ class RepeatedHeadProtocol(HttpToolsProtocol):
             self._unset_keepalive_if_required()
             self.held = data
         else:
-            self.begin_repeated(known.answers(body))
+            self.begin_repeated(known, body)
         return True
 
-    def begin_repeated(self, made: Awaitable[Answer]) -> None:
+    def begin_repeated(self, known: Known, body: bytes) -> None:
         """As uvicorn sees it the request goes on that was answered last."""
         self.cycle.response_started = self.cycle.response_complete = False
-        task = self.loop.create_task(self.answer_repeated(self.cycle, made))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+        tell = partial(self.end_repeated, self.cycle)
+        try:
+            known.answers(body, tell)
+        except Exception as error:
+            tell(error)
+
+    def end_repeated(self, cycle: RequestResponseCycle, answer: Answer | Exception) -> None:
+        if isinstance(answer, Exception):
+            log.error("a request with a known head was not answered", exc_info=answer)
+            answer, cycle.keep_alive = FAILED, False
+        if not cycle.disconnected:
+            self.write_whole(cycle, answer)
 
     def on_response_complete(self) -> None:
         """Where nothing but a known head was received since the last answer, the timer of that one
@@ -102,16 +111,6 @@ class RepeatedHeadProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             again_s, self.timeout_keep_alive_handler
         )
-
-    async def answer_repeated(self, cycle: RequestResponseCycle, made: Awaitable[Answer]) -> None:
-        try:
-            answer = await made
-        except Exception:
-            log.exception("a request with a known head was not answered")
-            answer = FAILED
-            cycle.keep_alive = False
-        if not cycle.disconnected:
-            self.write_whole(cycle, answer)
 
     def answer_whole(self, state: dict[str, Any], answer: Answer) -> bool:
         """In one write: the two that uvicorn makes are a tenth of what a heartbeat costs. `state`:

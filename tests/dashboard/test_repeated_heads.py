@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,12 +13,15 @@ from pytest_django.fixtures import Settings
 from dashboard.actions import groups
 from dashboard.agents import tokens
 from dashboard.agents.issued import digest_of
+from dashboard.agents.repeated import Repeated
 from dashboard.agents.requests import as_json, body_of, send_answer
 from dashboard.agents.routes import AgentApi
+from dashboard.live.batches import Batches
+from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AgentToken, AuditSource, Group
 from dashboard.records.audit import By
 from dashboard.web.counts import NO_GROUP, counts
-from dashboard.web.heads import BODY_MAX, HEAD_MAX, Answer, Head
+from dashboard.web.heads import BODY_MAX, HEAD_MAX, Head, Told
 from dashboard.web.kept import kept
 from dashboard.web.protocols import HttpProtocol
 from dashboard.web.visitors import REMEMBER
@@ -126,18 +131,31 @@ class Echo:
     def __init__(self) -> None:
         self.before: Callable[[bytes], Any] = lambda body: None
         self.answered = 0
+        self.tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         with kept.of("test", 2**22) as space:
             body = await body_of(receive, 2**22, space)
-        await send_answer(scope, send, await self.again(body))
+        if (waited_for := self.before(body)) is not None:
+            await waited_for
+        await send_answer(scope, send, as_json(body))
         self.answered += 1
         scope["state"][REMEMBER](scope["state"], self.again)
 
-    async def again(self, body: bytes) -> Answer:
-        if (waited_for := self.before(body)) is not None:
+    def again(self, body: bytes, tell: Told) -> None:
+        waited_for = self.before(body)
+        if waited_for is None:
+            tell(as_json(body))
+        else:
+            self.tasks.append(asyncio.create_task(self.later(waited_for, body, tell)))
+
+    async def later(self, waited_for: Awaitable[Any], body: bytes, tell: Told) -> None:
+        try:
             await waited_for
-        return as_json(body)
+        except Exception as error:
+            tell(error)
+        else:
+            tell(as_json(body))
 
 
 @pytest.fixture
@@ -259,7 +277,7 @@ async def test_who_asks_ahead_is_answered_in_order(web: Web, echo: Echo) -> None
     assert Counting.read == 3  # at once they are not one
     echo.before = lambda body: released.wait() if body == b"slow" else None
     one.writer.write(post("/", b"slow"))
-    await until(lambda: len(Counting.newest.tasks) == 1)
+    await until(lambda: len(echo.tasks) == 1)
     one.writer.write(post("/", b"quick"))
     await until(lambda: Counting.read == 4)
     released.set()
@@ -280,7 +298,7 @@ async def test_its_connection_is_worked_for_and_waited_for_as_others(web: Web, e
     assert await one.answer() == (200, b"some")
     assert visit in crowd.waiting and protocol.timeout_keep_alive_task is not None
     assert protocol.server_state.total_requests == 3
-    await until(lambda: not protocol.tasks)
+    await until(lambda: all(task.done() for task in echo.tasks))
     assert Counting.read == 0
 
 
@@ -309,8 +327,16 @@ async def test_a_connection_is_kept_for_as_long_as_others(
     assert protocol.answered_s <= loop.time()
 
 
-async def test_an_answer_that_fails_is_500_and_the_end(web: Web, echo: Echo) -> None:
-    def fails(body: bytes) -> None:
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_an_answer_that_fails_is_500_and_the_end(
+    web: Web, echo: Echo, is_later: bool
+) -> None:
+    async def fail_later() -> None:
+        raise ZeroDivisionError
+
+    def fails(body: bytes) -> Awaitable[None]:
+        if is_later:
+            return fail_later()
         raise ZeroDivisionError
 
     one = await acquainted(web)
@@ -327,13 +353,13 @@ async def test_who_has_gone_is_not_answered(
     protocol = Counting.newest
     echo.before = lambda body: released.wait()
     one.writer.write(SAID)
-    await until(lambda: len(protocol.tasks) == 1)
+    await until(lambda: len(echo.tasks) == 1)
     one.writer.close()
     await until(lambda: protocol.cycle.disconnected)
     written: list[bytes] = []
     monkeypatch.setattr(protocol, "write_whole", lambda *arguments: written.append(b""))
     released.set()
-    await until(lambda: not protocol.tasks)
+    await until(lambda: all(task.done() for task in echo.tasks))
     assert not written
 
 
@@ -344,7 +370,7 @@ async def test_a_server_that_ends_answers_first(echo: Echo) -> None:
         protocol = Counting.newest
         echo.before = lambda body: released.wait()
         one.writer.write(SAID)
-        await until(lambda: len(protocol.tasks) == 1)
+        await until(lambda: len(echo.tasks) == 1)
         protocol.shutdown()
         released.set()
         told = await one.ended()
@@ -366,6 +392,8 @@ class Beating:
     def __init__(self, connection: Connection, group: Group, token: str) -> None:
         self.connection, self.group, self.token = connection, group, token
         self.sequence = 0
+        self.web: Web
+        self.api: AgentApi
 
     async def beat(self, **more: Any) -> int:
         self.sequence += 1
@@ -383,8 +411,10 @@ class Beating:
 @pytest.fixture
 async def beating(group: Group) -> AsyncIterator[Beating]:
     token = await asyncio.to_thread(token_of, group)
-    async with serving(AgentApi(), kind=Counting) as web:
+    api = AgentApi()
+    async with serving(api, kind=Counting) as web:
         one = Beating(await web.open(), group, token)
+        one.web, one.api = web, api
         assert (await one.connection.ask(asks("join", group.name, token, JOIN)))[0] == 200
         assert [await one.beat() for _ in range(2)] == [200, 200]
         Counting.read = 0
@@ -405,6 +435,102 @@ async def test_a_beat_is_answered_and_counted_without_being_read(beating: Beatin
     )
     assert await beating.beat() == 200
     assert Counting.read == 0
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_beat_waits_for_its_answer_in_no_task(
+    beating: Beating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_task(*_: Any) -> None:
+        raise AssertionError("a task of its own")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentApi, "_answer_later", no_task)
+        assert [await beating.beat() for _ in range(2)] == [200, 200]
+    monkeypatch.setattr("dashboard.live.nodes.cluster", lambda: None)
+    monkeypatch.setattr(Batches, "only", None)  # as where it is a cluster
+    assert await beating.beat() == 200
+    assert Counting.read == 0
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_of_whatever_is_answered_no_body_is_kept(
+    beating: Beating, settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """What went wrong is said as to who is read: 503 if Redis is away, 500 if nobody knows why."""
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailable("no Redis")
+
+    said = {}
+    said["well"] = await beating.beat()
+    said["malformed"] = await beating.say(b"{")
+    with monkeypatch.context() as patch:
+        patch.setattr("dashboard.live.batch._exchanged", away)
+        said["away"] = await beating.beat()
+        assert beating.told["detail"] == "no Redis"
+    with monkeypatch.context() as patch:
+        patch.setattr("dashboard.live.batch.WAITING_MAX", 0)
+        said["full"] = await beating.beat()
+    with monkeypatch.context() as patch:
+        patch.setattr("dashboard.web.kept.kept._in_all", 0)
+        said["large"] = await beating.beat()
+    assert said == {"well": 200, "malformed": 400, "away": 503, "full": 503, "large": 503}
+    assert await beating.beat() == 200
+    monkeypatch.setattr("dashboard.agents.repeated.replied", None)  # whatever may be wrong in there
+    beating.connection.writer.write(asks("heartbeat", beating.group.name, beating.token, BEAT))
+    assert (await beating.connection.ended()).startswith(b"HTTP/1.1 500 ")
+    assert kept.bytes == 0 and Counting.read == 0
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_whoever_was_answered_in_time_is_not_given_up_later(beating: Beating) -> None:
+    assert await beating.beat() == 200
+    batch = beating.api.batch.only
+    assert batch
+    (*_, (_, last)) = batch._until
+    assert isinstance(last, Repeated) and last.done()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "change, status",
+    [
+        ({"expires_at": datetime(2020, 1, 1, tzinfo=UTC)}, 401),
+        ({"token_id": 0}, 401),
+        ({"group": "another"}, 403),
+    ],
+)
+async def test_a_token_is_checked_with_each_beat(
+    beating: Beating, change: dict[str, Any], status: int
+) -> None:
+    digest = digest_of(beating.token)
+    known = beating.api.tokens.get(digest, "127.0.0.1")
+    assert known
+    beating.api.tokens._remembered.put(replace(known, **change))
+    assert await beating.beat() == status
+    assert Counting.read == 0
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_who_cannot_be_answered_is_alone_with_that(
+    beating: Beating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Counting.newest
+    other = Beating(await beating.web.open(), beating.group, beating.token)
+    other.sequence = beating.sequence
+    assert [await other.beat() for _ in range(2)] == [200, 200]
+    beating.sequence = other.sequence + 1
+
+    def breaks(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(broken, "write_whole", breaks)
+    lost = asyncio.create_task(beating.beat())
+    await until(lambda: broken.visit.is_working)
+    assert await other.beat() == 200
+    lost.cancel()
+    assert "the answer to a heartbeat was not written" in caplog.text
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,7 +13,7 @@ import uvloop
 from pytest_django.fixtures import Settings
 
 from assignment.types import GroupSettings
-from dashboard.agents import routes, turns
+from dashboard.agents import answers, routes, turns
 from dashboard.agents.requests import Problem
 from dashboard.agents.turns import LATER_MAX_S, PER_SECOND, WAIT_MAX_S, Turns
 from dashboard.live import batch
@@ -335,20 +335,20 @@ def caller(group: Any) -> Caller:
 async def test_who_would_wait_too_long_is_told_when_to_come_and_members_are_not(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[Answer] = []
-    spoken = routes.as_answer
+    said: list[Answer] = []
+    spoken = answers.as_answer
 
     def watched(problem: Any) -> Answer:
-        answers.append(spoken(problem))
-        return answers[-1]
+        said.append(spoken(problem))
+        return said[-1]
 
     assert (await caller.post("join", JOIN))[0] == 200
-    monkeypatch.setattr(routes, "as_answer", watched)
+    monkeypatch.setattr(answers, "as_answer", watched)
     monkeypatch.setattr(turns, "PER_SECOND", 0.5)
     assert (await caller.post("join", JOIN | {"member": "m2"}))[0] == 200
     refused = [await caller.post("join", JOIN | {"member": f"m{n}"}) for n in (3, 4)]
     assert [(status, told["title"]) for status, told in refused] == [(503, "Busy")] * 2
-    later = [one.lines.split(b"retry-after: ")[1] for one in answers]
+    later = [one.lines.split(b"retry-after: ")[1] for one in said]
     assert later == [b"3\r\n", b"5\r\n"]
     assert (await caller.post("heartbeat", BEAT))[0] == 200
 
@@ -361,7 +361,7 @@ async def test_a_process_that_stood_still_reads_the_answers_before_it_gives_up(
     loop, made = asyncio.get_running_loop(), Batch()
     answered, silent = loop.create_future(), loop.create_future()
     for answer in (answered, silent):
-        made._limit(answer)
+        made._limit(answer, loop, loop.time())
     time.sleep(0.02 + batch.STOOD_STILL_S)
     loop.call_later(batch.STOOD_STILL_S / 10, answered.set_result, "read")
     assert await answered == "read"
@@ -395,7 +395,7 @@ def test_a_loop_of_long_turns_reads_what_is_there_before_it_gives_up(
                 loop.call_soon(work)
 
         reading = loop.create_task(read())
-        Batch()._limit(answer)
+        Batch()._limit(answer, loop, loop.time())
         loop.call_soon(work)
         try:
             return bytes(await answer)
