@@ -91,6 +91,16 @@ def test_many_groups_have_a_bound_of_cpu(
     assert (missed(found, asked, session_s=10.0) == []) is is_met
 
 
+@pytest.mark.parametrize(("steady_s", "is_met"), [(40.0, True), (None, False)])
+def test_many_groups_may_take_as_long_as_they_need_to_be_steady(
+    steady_s: float | None, is_met: bool
+) -> None:
+    asked = replace(ASKED, members=5_000, groups=1_000)
+    cores = {"web": 0.2, "worker": 0.1, "redis": 0.1, "client": 9.0}
+    found = {**MET, "cpu_cores": cores, "join_steady_s": steady_s}
+    assert (missed(found, asked, session_s=10.0) == []) is is_met
+
+
 def test_a_system_larger_than_the_aims_is_measured_and_not_judged() -> None:
     asked = replace(ASKED, members=20_000, groups=20, partitions=40_000)
     assert missed({**MET, "errors": 7}, asked, session_s=10.0) == []
