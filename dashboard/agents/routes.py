@@ -149,8 +149,8 @@ class AgentApi:
                 state[REMEMBER](state, partial(self._answer_repeated, known))
 
     def _answer_repeated(self, scope: Scope, body: bytes, tell: Told) -> None:
-        """Another body under a head that was read. In a task of its own only if it has to wait for
-        more than a script: such a task is a fifth of what a heartbeat costs.
+        """Another body under a head that was read, which is small. In a task of its own only if it
+        has to wait for more than a script: such a task is a fifth of what a heartbeat costs.
         """
         asked, batch = scope[ASKED], self.batch.only
         token = self.tokens.at_once(asked.digest, asked.address)

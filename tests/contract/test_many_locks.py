@@ -8,7 +8,7 @@ from assignment.scripts import agent_side
 from assignment.scripts.agent_side import Granted, NotTarget
 from assignment.scripts.dashboard_side import EvictResult
 from assignment.scripts.values import Call
-from assignment.types import INCARNATION_STEP, Held, HeldState, Partition
+from assignment.types import INCARNATION_STEP, Claim, Held, HeldState, Partition
 from tests.contract.world import LONG_MS, P0, World
 
 FIRST = INCARNATION_STEP + 1
@@ -47,6 +47,19 @@ def test_all_are_granted_with_lock_grant_state_and_event(many: World) -> None:
     assert set(owned.values()) == {Held(fence=FIRST, state=HeldState.RESTORING)}
     assert read.ends == {"a": read.grants[P0].until_ms}
     check_whole(many, ["acquired"])
+
+
+def test_all_are_renewed_by_one_call(many: World) -> None:
+    claims = [Claim(partition, FIRST) for partition in MANY]
+    before = many.read().ends["a"]
+    lost = Claim(MANY[1_500], FIRST - 1)
+    renewed = many.run(agent_side.renew("a", 2 * LONG_MS, [*claims[:1_500], lost, *claims[1_501:]]))
+    assert [n for n, held in enumerate(renewed.held) if not held] == [1_500]
+    assert many.read().ends["a"] == before, "one was left out"
+    assert all(many.run(agent_side.renew("a", 2 * LONG_MS, claims)).held)
+    read = many.read()
+    assert {grant.until_ms for grant in read.grants.values()} == {read.ends["a"]}
+    assert read.ends["a"] > before
 
 
 def test_all_are_released_by_one_call(many: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 from assignment import sizes
 from assignment.scripts import heartbeat
 from assignment.scripts.group_read import Purpose
+from assignment.scripts.reports import REPORTED_EPOCHS
 from assignment.troubles import Unserved, UnservedReason
 from assignment.types import Held, HeldState, ReplicaReport, Role, read_as
 from assignment.wire import ConsumerHealth, Heartbeat, Status, parse_settings
@@ -155,6 +156,42 @@ def test_the_answer_has_the_epochs_and_a_target_only_for_who_has_another(alone: 
     assert (answer.target.target_epoch, answer.target.active) == (epoch, {P0})
     assert alone.report("a", 2, incarnation=1, target_epoch=epoch).target is None
     assert alone.report("a", 3, target_incarnation=0, target_epoch=epoch).target is not None
+
+
+A_TARGET, SETTINGS, A_LOOK = "a target", "settings", "a look"
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "brings"),
+    [
+        ("target_epoch", -1, {A_TARGET}),
+        ("target_epoch", 10, {A_TARGET, A_LOOK}),
+        ("target_incarnation", -1, {A_TARGET}),
+        ("settings_epoch", -1, {SETTINGS}),
+        ("settings_epoch", 1, {SETTINGS, A_LOOK}),
+        ("mode_epoch", -1, set()),
+        ("mode_epoch", 1, {A_LOOK}),
+        ("incarnation", -1, {SETTINGS}),
+        ("incarnation", 1, {SETTINGS, A_LOOK}),
+    ],
+)
+def test_who_knows_all_numbers_but_one_is_told_what_that_one_stands_for(
+    alone: World, name: str, by: int, brings: set[str]
+) -> None:
+    """And of one that is ahead of Redis, which may have lost it, the group is looked at."""
+    meta = alone.read().meta
+    known = {field: getattr(meta, field) for field in REPORTED_EPOCHS}
+    alone.report("a", 1, **known)
+    before = alone.read().counted
+
+    def brought(sequence: int, **numbers: int) -> set[str]:
+        told = alone.report("a", sequence, **numbers)
+        found = {A_TARGET: told.target, SETTINGS: told.settings}
+        found[A_LOOK] = alone.read().counted != before or None
+        return {what for what, it in found.items() if it is not None}
+
+    assert brought(2, **known) == set()
+    assert brought(3, **known | {name: known[name] + by}) == brings
 
 
 def test_a_missing_target_is_never_sent_as_an_empty_one(alone: World) -> None:

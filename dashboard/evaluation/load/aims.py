@@ -147,7 +147,8 @@ def _judged(found: Found, asked: Sizes, session_s: float) -> Iterator[tuple[str,
     if asked.groups >= GROUPS_BEATING_AIMED and asked.members <= MEMBERS_A_GROUP * asked.groups:
         limit = MANY_GROUPS_CORES
         yield "cpu_cores in all", in_all, f"below {limit:g}", in_all < limit
-        yield below("join_steady_s", math.inf)  # no aim: each group has a rebalance of its own
+        steady_s = found["join_steady_s"]  # how soon is no aim: each group has its own rebalance
+        yield "join_steady_s", steady_s, "reached", steady_s is not None
     else:
         yield below("join_steady_s", STEADY_S)
     if asked.restart_web:

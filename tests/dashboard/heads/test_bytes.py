@@ -2,6 +2,7 @@
 
 import pytest
 
+from dashboard.agents import messages
 from dashboard.web.heads import BODY_MAX, HEAD_MAX, Head
 from tests.dashboard.heads.counting import AFTER, BEFORE, SAID
 from tests.dashboard.served import post
@@ -71,3 +72,7 @@ def test_a_head_whose_body_is_still_to_come(digits: bytes, is_alone: bool) -> No
     head = Head.of(SAID)
     assert head and head.is_alone(BEFORE + digits + AFTER) is is_alone
     assert not head.is_alone(BEFORE[:-1] + AFTER)
+
+
+def test_no_body_under_a_known_head_is_read_in_a_thread() -> None:
+    assert BODY_MAX <= messages.LARGE
