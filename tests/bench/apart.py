@@ -3,6 +3,7 @@
 What cannot be measured here is a row with the reason, and never a value.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -48,6 +49,20 @@ def rows(figures: Sequence[Figure], measure: Callable[[], Sequence[Any]]) -> lis
         }
         for figure, one in zip(figures, map(dict, found), strict=True)
     ]  # fmt: skip
+
+
+def rows_of(module: str) -> list[dict[str, Any]]:
+    """What `figures()` of that module of tests.bench says in a process of its own: a JVM has the
+    options of the first session of its process. Where it fails, a row with the reason.
+    """
+    program = f"import json; from tests.bench import {module} as m; print(json.dumps(m.figures()))"
+    try:
+        said = told(["-c", program], dict(os.environ))
+    except NotMeasured as error:
+        none = {"name": module, "value": None, "unit": "", "ratio": None}
+        return [none | {"yardstick": "not measured", "error": str(error)}]
+    found: list[dict[str, Any]] = json.loads(said.splitlines()[-1])
+    return found
 
 
 def values(*programs: str) -> list[float]:

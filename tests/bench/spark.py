@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.bench import demo_cores, spark_batches, spark_rates
+from tests.bench import apart, demo_cores
 
 
 def rows() -> list[dict[str, Any]]:
-    measured = (spark_rates, spark_batches, demo_cores)
-    return [row for module in measured for row in module.figures()]
+    apart_of = ("spark_rates", "spark_batches")
+    return [row for module in apart_of for row in apart.rows_of(module)] + demo_cores.figures()
