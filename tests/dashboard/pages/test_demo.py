@@ -174,5 +174,5 @@ def test_from_whom_its_group_is_hidden_there_is_no_demo(scene: Scene, data: Path
     assert 'href="/demo/"' not in client.get("/").content.decode()
     for answer in (client.get("/demo/"), client.post("/demo/", {"do": "add"})):
         assert answer.status_code == 404
-        assert "S2" not in answer.content.decode()
+        assert not re.search(r"\bS2\b", answer.content.decode())  # a token may have such letters
     assert not requests.waiting(data)
