@@ -34,7 +34,7 @@ class Awaited(Enum):
     NOTHING = "nothing"
     HEADER = "the header of the request"
     BODY = "the body of the request"
-    REST = "the rest of a body that was refused"
+    REST = "the rest of what was refused"
     READING = "that the answer is read"
 
 
@@ -62,9 +62,10 @@ class HttpProtocol(RepeatedHeadProtocol):
     has_moved = False  # a piece of a body, or the end of a message
     is_claimed = False  # a token was shown
     is_over = False  # it was refused: nothing more is expected
+    is_dropped = False  # what still comes, after the answer that ends the connection
     is_ending = False  # the server is
     header_bytes = 0
-    rest_bytes = 0  # since a body was refused
+    rest_bytes = 0  # since it was refused
     quiet_bytes = 0  # since anything of a body came: of a header, or of what follows the body
 
     # --- the connection
@@ -118,6 +119,9 @@ class HttpProtocol(RepeatedHeadProtocol):
     # --- bytes
 
     def data_received(self, data: bytes) -> None:
+        if self.is_dropped:
+            self.drop(data)
+            return
         self.has_moved = False
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
@@ -127,11 +131,18 @@ class HttpProtocol(RepeatedHeadProtocol):
             self.refusal = _too_large()
             self.send_400_response("")
             return
-        self.rest_bytes = self.rest_bytes + len(data) if self.awaited is Awaited.REST else 0
-        if self.rest_bytes > REST_BYTES_MAX:
-            self.transport.abort()
+        if self.awaited is not Awaited.REST:
+            self.rest_bytes = 0
+        elif not self.drop(data):
             return
         self.wait()
+
+    def drop(self, data: bytes) -> bool:
+        """Whether more of it may come."""
+        self.rest_bytes += len(data)
+        if self.rest_bytes > REST_BYTES_MAX:
+            self.transport.abort()
+        return self.rest_bytes <= REST_BYTES_MAX
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -206,16 +217,20 @@ class HttpProtocol(RepeatedHeadProtocol):
         if awaited is not self.awaited:
             self.expect(awaited)
 
+    def is_answered(self) -> bool:
+        """All that was asked whole."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
     def _awaited(self) -> Awaited:
-        is_answered = self.cycle is None or self.cycle.response_complete
+        is_answered = self.is_answered()
         if self.transport.is_closing():
             return Awaited.READING
+        if self.is_dropped:
+            return Awaited.REST
         if self.in_header:
             return Awaited.HEADER
-        if self.held:
-            return Awaited.BODY
-        if self.in_message:
-            return Awaited.REST if is_answered else Awaited.BODY
+        if self.held or self.in_message:
+            return Awaited.REST if self.in_message and is_answered else Awaited.BODY
         if is_answered and self.timeout_keep_alive_task is None:
             return Awaited.HEADER
         return Awaited.NOTHING
@@ -259,8 +274,12 @@ class HttpProtocol(RepeatedHeadProtocol):
         self.answer(status, why)
 
     def answer(self, status: int, why: str) -> None:
-        """And the connection ends; without a word where an answer has begun."""
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
+        """And the connection ends; without a word where an answer has begun. What is on its way is
+        still taken, unless an answer to something else is: a connection that is closed before it
+        was read is reset, and the answer may be lost with it.
+        """
+        is_answered = self.is_answered()
+        if is_answered or not self.cycle.response_started:
             body = why.encode()
             lines = [
                 b"content-type: text/plain; charset=utf-8\r\n",
@@ -269,7 +288,11 @@ class HttpProtocol(RepeatedHeadProtocol):
                 *((b"retry-after: 1\r\n",) if status in (429, 503) else ()),
             ]
             self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
-        self.transport.close()
+        self.is_dropped = is_answered and self.visit is not None  # one without would be uncounted
+        if self.is_dropped:
+            self.transport.write_eof()
+        else:
+            self.transport.close()
         self.wait()
 
 

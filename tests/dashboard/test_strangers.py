@@ -21,7 +21,17 @@ from dashboard.records.audit import By
 from dashboard.web import bodies, protocols
 from dashboard.web.visitors import Visitors, address_of
 from tests.dashboard.agents import SECRET
-from tests.dashboard.served import DEADLINE_S, GET, POST, echo, echo_after, post, serving, until
+from tests.dashboard.served import (
+    DEADLINE_S,
+    GET,
+    POST,
+    Connection,
+    echo,
+    echo_after,
+    post,
+    serving,
+    until,
+)
 
 OFFERED = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -30,6 +40,14 @@ OFFERED = (
 
 
 # --- bytes
+
+
+async def without_end(sender: Connection) -> None:
+    with suppress(ConnectionError):
+        for _ in range(1_000):
+            sender.writer.write(b"x" * 2**16)
+            await sender.writer.drain()
+        raise AssertionError("60 MB were taken")
 
 
 async def test_header_is_kept_up_to_a_bound_only() -> None:
@@ -41,15 +59,34 @@ async def test_header_is_kept_up_to_a_bound_only() -> None:
             assert (await (await web.open()).ask(lines))[0] == 200
 
 
+async def test_who_sends_on_reads_why_it_was_refused() -> None:
+    async with serving() as web:
+        refused = await web.open(GET + b"A: b\r\n" * 101)
+        assert (await refused.answer())[0] == 431
+        for _ in range(4):
+            refused.writer.write(b"x" * 2**18)
+            await refused.writer.drain()
+        refused.writer.write_eof()
+        assert await refused.reader.read() == b"", "the connection is not reset"
+        await until(lambda: web.strangers == 0)
+
+
+async def test_who_was_refused_sends_no_more_than_a_body_and_not_for_long() -> None:
+    async with serving() as web:
+        endless = await web.open(GET + b"A: b\r\n" * 101)
+        await without_end(endless)
+        await until(lambda: web.strangers == 0)
+    async with serving(REST=0.2) as web:
+        await web.open(GET + b"A: b\r\n" * 101)
+        await until(lambda: web.strangers == 1)
+        await until(lambda: web.strangers == 0)
+
+
 @pytest.mark.parametrize("start", [GET + b"A: ", b"GET /"], ids=["value", "address"])
 async def test_header_that_never_ends_is_cut_off(start: bytes) -> None:
     async with serving() as web:
         endless = await web.open(start)
-        with suppress(ConnectionError):
-            for _ in range(1_000):
-                endless.writer.write(b"x" * 2**16)
-                await endless.writer.drain()
-            raise AssertionError("60 MB were taken")
+        await without_end(endless)
         await until(lambda: web.strangers == 0)
 
 
@@ -85,7 +122,7 @@ async def test_requests_sent_ahead_are_few() -> None:
     ids=["nothing", "less than nothing", "half a header", "half a body"],
 )
 async def test_half_a_request_ends(sent: bytes, answered: bytes) -> None:
-    async with serving(HEADER=0.2, BODY=0.2) as web:
+    async with serving(HEADER=0.2, BODY=0.2, REST=0.2) as web:
         half = await web.open(sent)
         assert (await half.ended()).startswith(answered)
         await until(lambda: web.strangers == 0)
