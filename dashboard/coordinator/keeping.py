@@ -57,7 +57,7 @@ class _Run:
         self.ticker, self.asked_s = queue.LastTicker(), -math.inf  # when for who wishes
         self.turns: deque[_Turn] = deque()
         self.stored = 0
-        self.failing = health.troubles().without_history
+        self.failing = health.troubles().answer().without_history
 
     def run(self) -> dict[str, bool]:
         """Groups for which there was no time left, and whether somebody awaits their history."""

@@ -7,7 +7,7 @@ What is kept of a look is valid whoever made it, and however old: it names all t
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -21,6 +21,8 @@ from dashboard.coordinator.at_rest import AtRest, Kept
 from dashboard.coordinator.rows import Asking, Row, Rows, loaded, read_rows
 from dashboard.live import glances, rests
 from dashboard.live import groups as live_groups
+from dashboard.live.health import Troubles
+from dashboard.live.together import Question, ask
 from dashboard.models import Group
 
 # A look that nothing asked for: so what nobody marked costs time, and no more. Such looks take
@@ -74,28 +76,27 @@ def resting(rests: Mapping[str, Rest], _: Set[str], away: Gap) -> Set[str]:
 
 class Known(NamedTuple):
     """What a ticker knows from round to round: by `rows` of all groups, by `at_rest` which of them
-    would rest, and by `resting` which of those do. `ask`: begins the trips of all three.
+    would rest, and by `resting` which of those do. `asked`: what all three ask first.
     """
 
     rows: Callable[[], tuple[Mapping[str, Row], Asking]]
     at_rest: AtRest
     resting: Resting
-    ask: Callable[[], None]
+    asked: Callable[[], list[Question[Any]]]
 
 
 def remembering() -> Known:
     rows, kept, watch = Rows(), rests.Known(at_rest.read), glances.Watch()
 
-    def ask() -> None:
-        for one in (rows, kept, watch):
-            one.ask()
+    def asked() -> list[Question[Any]]:
+        return [*rows.asked(), *kept.asked(), *watch.asked()]
 
-    return Known(rows, AtRest(kept.news), watch.resting, ask)
+    return Known(rows, AtRest(kept.news), watch.resting, asked)
 
 
 def _reading() -> Known:
     """Without any memory."""
-    return Known(read_rows, AtRest(rests.Known(at_rest.read).news), resting, lambda: None)
+    return Known(read_rows, AtRest(rests.Known(at_rest.read).news), resting, list)
 
 
 class Found(NamedTuple):
@@ -113,20 +114,21 @@ def awake(
     share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
     known: Known | None = None,
-    failing: Callable[[], Set[str]] = frozenset,
+    troubles: Question[Troubles] | None = None,
 ) -> Found:
-    """Groups of one's share to look at now; `known` None: all are read. `failing`: says at which
-    the last look failed, as far as anybody noted. Raises StoreUnavailable.
+    """Groups of one's share to look at now; `known` None: all are read. `troubles`: is asked with
+    the rest, and says at which the last look failed. Raises StoreUnavailable.
     """
     known = known or _reading()
-    known.ask()
+    ask([*known.asked(), *([troubles] if troubles else [])])
     rows, asking = known.rows()
     mine = share_of(rows)
     away, would = glances.away(mine), known.at_rest
     would.bring_forward(rows, mine if not away else [name for name in mine if name not in away])
     if would.changed or away:  # what is away is looked at when it is back
         rests.forget((would.kept.keys() - rows.keys()) | (would.kept.keys() & away))
-    some = _Some(rows, would, asking, ticker, known.resting, len(rows), failing())
+    failing = troubles.answer().failing if troubles else frozenset[str]()
+    some = _Some(rows, would, asking, ticker, known.resting, len(rows), failing)
     return Found(some.awake(in_order), rows.keys(), away)
 
 

@@ -5,6 +5,7 @@ groups have something open that a tick may have to do with.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +17,9 @@ from django.db.models.functions import Cast
 from assignment.coordinator.facts import GroupRecord
 from dashboard.coordinator.carrying import AWAY, record_of
 from dashboard.coordinator.records import OPEN
-from dashboard.live import beside
 from dashboard.live import groups as live_groups
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.together import Question
 from dashboard.models import Group, Plan, PlanState, RebalanceRequest, ScaleDown, ScaleDownState
 from dashboard.records import bulk, deciding
 from dashboard.records.planned import WAITING
@@ -45,6 +46,7 @@ SELECT group_id FROM {Plan._meta.db_table} WHERE state = '{PlanState.RUNNING}'
 """
 
 Asking = frozenset[int]  # keys of groups
+_notes = ThreadPoolExecutor(1, thread_name_prefix="notes")
 
 log = logging.getLogger(__name__)
 
@@ -76,15 +78,17 @@ class Rows:
         self._found: Mapping[str, Row] = {}
         self._version: int | None = None  # None: they are not of the database
         self._read_s = 0.0
-        self._newest = beside.Ahead[int]()
+        self._newest: Question[int] | None = None
 
-    def ask(self) -> None:
-        """Whether they are still the same, beside other trips."""
-        self._newest.begin(live_groups.rows_version)
+    def asked(self) -> list[Question[Any]]:
+        """What says whether they are still the same, of the moment when it is asked."""
+        self._newest = live_groups.rows_version()
+        return [self._newest]
 
     def __call__(self) -> tuple[Mapping[str, Row], Asking]:
         """As `read_rows`. Raises StoreUnavailable."""
-        version = self._newest.answer(live_groups.rows_version)
+        newest, self._newest = self._newest or live_groups.rows_version(), None
+        version = newest.answer()
         is_fresh = time.monotonic() - self._read_s < READ_S
         if version == self._version and is_fresh:
             with suppress(*AWAY):
@@ -106,7 +110,7 @@ def _note_beside(groups: Mapping[str, int]) -> None:
         except StoreUnavailable as error:
             log.warning("ticks without a database would not know all groups: %s", error)
 
-    beside.begin(note)
+    _notes.submit(note)
 
 
 def read_rows(

@@ -22,8 +22,8 @@ from dashboard.coordinator.carrying import AWAY, Here, carry_out, want_rebalance
 from dashboard.coordinator.outbox import Task
 from dashboard.coordinator.resting import Awake
 from dashboard.coordinator.rows import is_asking
-from dashboard.live import beside, health, queue
 from dashboard.live import groups as live_groups
+from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import Group
 
@@ -119,15 +119,13 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        ticker, line, asked = self._said().ticker, self._line, beside.begin(health.troubles)
-        found = resting.awake(
-            ticker, self._share_of, line.in_order, line.known, lambda: asked.result().failing
-        )
+        ticker, line, troubles = self._said().ticker, self._line, health.troubles()
+        found = resting.awake(ticker, self._share_of, line.in_order, line.known, troubles)
         health.note_failing(found.away)
         done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()
         self._line.forget_all_but(found.groups)
-        failing, without_history = asked.result()
+        failing, without_history = troubles.answer()
         health.forget((failing | without_history) - found.groups)
         health.stamp_tick(len(found.groups))
         return done

@@ -7,23 +7,20 @@ the server says that what was read of it changed (live/tracked.py), or its next 
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from concurrent.futures import Future
 from functools import lru_cache, partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from hiredis import pack_command
-
 from assignment.coordinator.resting import NEVER_MS, Glance, Rest, may_rest_on
 from assignment.scripts.glance import COUNTED, applied_of, counted_of, run_id_of
 from assignment.scripts.group_read import Gap
 from assignment.wire import GroupKeys
-from dashboard.live import beside
 from dashboard.live.connection import StoreUnavailable, client_at, ms_of, sync_client
 from dashboard.live.deadline import within
 from dashboard.live.nodes import cluster
-from dashboard.live.tracked import Tracked
+from dashboard.live.together import Command, Packed, Question, ask, pack, packed_together, way_of
+from dashboard.live.tracked import State, Tracked
 
 AT_ONCE = 500  # groups whose commands are on their way
 PACKED_MAX = 20_000  # groups, of some hundred bytes each
@@ -33,7 +30,6 @@ ALL_READ_MS = 20_000
 ALL_A_SECOND = 100  # of many groups later, so that no more are read for nothing
 
 log = logging.getLogger(__name__)
-Command = tuple[Any, ...]  # hiredis says of which kinds, but not how many
 
 
 def glances(rests: Mapping[str, Rest]) -> dict[str, Glance]:
@@ -50,10 +46,9 @@ class Watch:
     def __init__(self) -> None:
         self._servers: dict[Any, _Watched] = {}
 
-    def ask(self) -> None:
-        """What all servers say of changes until now, beside other trips."""
-        for server in self._servers.values():
-            server.ask()
+    def asked(self) -> list[Question[Any]]:
+        """What all servers say of changes until it is asked."""
+        return [one for server in self._servers.values() for one in server.asked()]
 
     def resting(self, rests: Mapping[str, Rest], changed: Set[str], away: Gap) -> Set[str]:
         """Those of them that rest on. `changed`: of which there is another rest than the last time,
@@ -88,20 +83,11 @@ class _Watched:
         self._before = _OfServer(0, ""), Gap(0, 0)
 
     def close(self) -> None:
-        if self._asked:
-            self._asked.wait()
         self._tracked.close()
 
-    def ask(self) -> None:
-        if self._asked:  # of a round that was broken off; what it was told is nobody's now
-            self._asked.wait()
-            self._forget_all()
-        self._asked = self._begin()
-
-    def _begin(self) -> "_Asked":
-        of_server = beside.begin(self._reading.of_server)
-        changed = beside.begin(lambda: self._tracked.changed(lambda: of_server.result().run_id))
-        return _Asked(of_server, changed)
+    def asked(self) -> "list[Question[Any]]":
+        self._asked = _Asked(self._reading.of_server(), self._tracked.state())
+        return [one for one in self._asked if one is not None]
 
     def forget(self, groups: Set[str]) -> None:
         for name in groups:
@@ -118,9 +104,12 @@ class _Watched:
 
     def _bring_forward(self, away: Gap) -> None:
         """Forgets what is not known any more."""
-        asked, self._asked = self._asked or self._begin(), None
-        asked.wait()
-        now, changed = asked.now.result(), asked.changed.result()
+        if self._asked is None:
+            ask(self.asked())
+        assert self._asked is not None
+        (of_server, state), self._asked = self._asked, None
+        now = of_server.answer()
+        changed = self._tracked.changed(state, now.run_id)
         before, away_before = self._before
         is_same = now.run_id == before.run_id and now.now_ms >= before.now_ms
         self._before = now, away
@@ -207,36 +196,25 @@ def _of_nodes(groups: Iterable[str]) -> tuple[dict[Any, list[str]], list[str]]:
     return found, missing
 
 
-class _Packed(NamedTuple):
-    """Commands as they are sent, and how many."""
-
-    commands: bytes
-    replies: int
-
-
-def _pack(*commands: Command) -> _Packed:
-    return _Packed(b"".join(map(pack_command, commands)), len(commands))
-
-
 _SERVER = ""  # asked about like a group, by a name that none has: one trip has both
-_OF_SERVER = _pack(("INFO", "server"), ("INFO", "replication"), ("TIME",))
+_OF_SERVER = pack(("INFO", "server"), ("INFO", "replication"), ("TIME",))
 
 
 @lru_cache(PACKED_MAX)
-def _told_of(name: str, awaited: tuple[str, ...]) -> _Packed:
+def _told_of(name: str, awaited: tuple[str, ...]) -> Packed:
     """Keys of which the server says when they change. The same each time."""
     keys = GroupKeys(name)
     found: list[Command] = [("HMGET", keys.meta, *COUNTED)]
     if awaited:
         found.append(("HMGET", keys.applied, *awaited))
-    return _pack(*found)
+    return pack(*found)
 
 
 @lru_cache(PACKED_MAX)
-def _moments_of(name: str) -> _Packed:
+def _moments_of(name: str) -> Packed:
     """Keys that each heartbeat changes."""
     keys = GroupKeys(name)
-    return _pack(*(("ZRANGE", key, "0", "0", "WITHSCORES") for key in (keys.beats, keys.ends)))
+    return pack(*(("ZRANGE", key, "0", "0", "WITHSCORES") for key in (keys.beats, keys.ends)))
 
 
 _counted: dict[str, tuple[list[bytes | None], str]] = {}  # by group: mostly it is the same again
@@ -269,23 +247,18 @@ class _OfServer(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    now: Future[_OfServer]
-    changed: Future[frozenset[bytes] | None]
-
-    def wait(self) -> None:
-        """Both are over, however they ended."""
-        for one in self:
-            one.exception()
+    now: Question[_OfServer]
+    state: State | None
 
 
 class _Reading:
     """Of one server: what it tells of over `tracked`, the rest over connections of the pool."""
 
     def __init__(self, client: Any, tracked: Tracked) -> None:
-        self._tracked, self._others = tracked, Tracked(client)
+        self._tracked, self._way = tracked, way_of(client)
 
-    def of_server(self) -> _OfServer:
-        return _of_server(_read(self._others, {_SERVER: _OF_SERVER}))
+    def of_server(self) -> Question[_OfServer]:
+        return Question(lambda: self._way, _OF_SERVER, _of_server)
 
     def glances(self, rests: Mapping[str, Rest]) -> dict[str, Glance]:
         """The moment of each is after the beats and ends that were read of it. What the server
@@ -296,13 +269,20 @@ class _Reading:
         for first in range(0, len(names), AT_ONCE):
             some = {name: rests[name] for name in names[first : first + AT_ONCE]}
             asked = {n: _told_of(n, r.awaited) for n, r in some.items()}
-            beside_it = beside.begin(partial(_read, self._tracked, asked))
             of_members = {n: _moments_of(n) for n, rest in some.items() if rest.patience_ms}
-            try:
-                moments = _read(self._others, {**of_members, _SERVER: _OF_SERVER})
-            finally:
-                beside_it.exception()  # it is over
-            told, now = beside_it.result(), _of_server(moments)
+            of_others = of_members | {_SERVER: _OF_SERVER}
+            tracked = self._tracked.reading(packed_together(asked.values()), partial(_by, asked))
+            others = Question(
+                lambda: self._way,
+                packed_together(of_others.values()),
+                partial(_by, of_others),
+                keeps_errors=True,
+            )
+            ask([tracked, others])
+            told, moments = tracked.answer(), others.answer()
+            if (of_server := moments[_SERVER]) is None:
+                raise StoreUnavailable("Redis does not say who it is")
+            now = _of_server(of_server)
             for name, rest in some.items():
                 of_group, of_beats = told[name], moments.get(name, ())
                 if of_group is not None and of_beats is not None:
@@ -310,10 +290,8 @@ class _Reading:
         return found
 
 
-def _read(over: Tracked, asked: Mapping[str, _Packed]) -> dict[str, list[Any] | None]:
+def _by(asked: Mapping[str, Packed], found: list[Any]) -> dict[str, list[Any] | None]:
     """The answers to each, None where one is an error."""
-    packed = b"".join([one.commands for one in asked.values()])
-    found = over.read(packed, sum(one.replies for one in asked.values()))
     has_errors = any([isinstance(answer, Exception) for answer in found])
     answers: dict[str, list[Any] | None] = {}
     first = 0
@@ -325,8 +303,6 @@ def _read(over: Tracked, asked: Mapping[str, _Packed]) -> dict[str, list[Any] | 
     return answers
 
 
-def _of_server(answers: Mapping[str, list[Any] | None]) -> _OfServer:
-    if (found := answers[_SERVER]) is None:
-        raise StoreUnavailable("Redis does not say who it is")
-    server, replication, now = found
+def _of_server(answers: Sequence[Any]) -> _OfServer:
+    server, replication, now = answers
     return _OfServer(ms_of(*map(int, now)), run_id_of(server + replication))

@@ -47,6 +47,7 @@ from dashboard.live.connection import (
 )
 from dashboard.live.queue import last_ticker
 from dashboard.live.scripts import run, run_beside, run_each, script, try_each
+from dashboard.live.together import Question, pack, way_to
 
 EVENTS_AT_ONCE = 5_000
 HINTS_AT_ONCE = 1_000  # as many as `control` keeps
@@ -288,13 +289,18 @@ def _index() -> str:
     return own_key("known_groups")
 
 
-def rows_version() -> int:
+def rows_version() -> Question[int]:
     """Another one once a row of a group has changed in the database."""
-    return int(sync_client().get(own_key("rows_version")) or 0)
+    key = _rows_version()
+    return Question(partial(way_to, key), pack(("GET", key)), lambda found: int(found[0] or 0))
 
 
 def note_rows_changed() -> None:
-    sync_client().incr(own_key("rows_version"))
+    sync_client().incr(_rows_version())
+
+
+def _rows_version() -> str:
+    return own_key("rows_version")
 
 
 # --- streams --------------------------------------------------------------------------------------

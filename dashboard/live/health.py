@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from dashboard.live.connection import (
     sync_client,
 )
 from dashboard.live.queue import living_of, tickers_key
+from dashboard.live.together import Question, pack, pack_script, way_to
 
 LATE, LATE_SHOWN_MS = "late_groups", 10_000
 FAILING = "groups_failing"
@@ -113,8 +115,8 @@ def stamp_late(groups: int) -> None:
 
 def stamp_tick(groups: int) -> None:
     """A round was done; so many groups there are in all."""
-    stamped = sync_client().register_script(_STAMP)
-    stamped(keys=[own_key(TICKED), sign_key(Sign.TICK)], args=[groups])
+    keys = own_key(TICKED), sign_key(Sign.TICK)
+    Question(partial(way_to, keys[0]), pack_script(_STAMP, keys, groups), list).answer()
 
 
 def note_look(group: str, *, is_well: bool) -> None:
@@ -147,10 +149,10 @@ class Troubles(NamedTuple):
     without_history: set[str]
 
 
-def troubles() -> Troubles:
-    pipe = sync_client().pipeline(transaction=False)
-    pipe.smembers(own_key(FAILING)).smembers(own_key(NO_HISTORY))
-    return Troubles(*map(_named, pipe.execute()))
+def troubles() -> Question[Troubles]:
+    keys = own_key(FAILING), own_key(NO_HISTORY)
+    asked = pack(*(("SMEMBERS", key) for key in keys))
+    return Question(partial(way_to, keys[0]), asked, lambda found: Troubles(*map(_named, found)))
 
 
 def forget(groups: Collection[str]) -> None:

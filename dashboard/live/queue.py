@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -28,6 +29,7 @@ from assignment.coordinator.reading import ticker_away
 from assignment.scripts.group_read import NO_TICK, TICKER_AWAY_MS, Gap, Ticker
 from dashboard.live.connection import StoreUnavailable, keep_within, ms_of, own_key, sync_client
 from dashboard.live.leases import lease
+from dashboard.live.together import Question, pack_script, way_to
 
 QUEUED_MS = 5_000  # a published task that no worker took for so long blocks nothing
 QUEUED_MOST_MS = 120_000
@@ -258,8 +260,9 @@ return {is_given and 1 or 0, now_ms, {string.format('%.0f', seen_ms), known[2], 
 
 def ticker_lives(name: str = "") -> Share:
     """To be said by whoever ticks, every second; without a name it takes no part in sharing."""
-    give_sign = sync_client().register_script(_GIVE_SIGN)
-    is_given, now_ms, known, flat = give_sign([_ticker(), tickers_key()], [name, TICKER_AWAY_MS])
+    keys = _ticker(), tickers_key()
+    asked = pack_script(_GIVE_SIGN, keys, name, TICKER_AWAY_MS)
+    [[is_given, now_ms, known, flat]] = Question(partial(way_to, keys[0]), asked, list).answer()
     tickers = {one: float(at_ms) for one, at_ms in zip(flat[::2], flat[1::2], strict=True)}
     before = _ticker_in(known)
     living = living_of(now_ms, tickers.items()) | ({name} if name else set())

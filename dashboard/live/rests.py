@@ -5,13 +5,14 @@ and beside it a log of whose row changed, by which a process reads what is new t
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Set
+from functools import partial
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
 
-from dashboard.live import beside
 from dashboard.live.connection import own_key, sync_client
+from dashboard.live.together import Question, pack_script, way_to
 
 CHANGES_KEPT = 10_000  # whoever is further behind reads all
 NEW_MAX = 5_000  # rows of one answer; unpack takes at most 8,000
@@ -76,6 +77,25 @@ class _News(NamedTuple):
     is_whole: bool
 
 
+def _place() -> tuple[str, str]:
+    return settings.REDIS_URL, _key()
+
+
+def _new(of: tuple[str, str], after: bytes, answers: list[Any]) -> _News | None:
+    """None: that is not known."""
+    [found] = answers
+    if not found or found[0] != after:  # it was trimmed, or lost
+        return None
+    _, last, names, rows = found
+    return _News(of, last, dict(zip(names, rows, strict=True)), False)
+
+
+def _whole() -> _News:
+    pipe = sync_client().pipeline(transaction=True)
+    last, rows = pipe.xrevrange(_changes(), count=1).hgetall(_key()).execute()
+    return _News(_place(), last[0][0] if last else b"", rows, True)
+
+
 class Known(Generic[T]):
     """What this process has read. `read`: one row; None: of another version."""
 
@@ -86,7 +106,7 @@ class Known(Generic[T]):
         self._texts: dict[str, bytes] = {}
         self._rows: dict[str, T] = {}
         self._changed = set[str]()
-        self._news = beside.Ahead[_News]()
+        self._asked: Question[_News | None] | None = None
 
     def all(self) -> Mapping[str, T]:
         """By group, as it is now. Raises StoreUnavailable."""
@@ -94,9 +114,10 @@ class Known(Generic[T]):
             self._bring_forward()
             return self._rows.copy()
 
-    def ask(self) -> None:
-        """What the next news are of, beside other trips."""
-        self._news.begin(self._ask)
+    def asked(self) -> list[Question[Any]]:
+        """What the next news are of, when it is asked; nothing where all is to be read."""
+        self._asked = self._since()
+        return [self._asked] if self._asked else []
 
     def news(self) -> tuple[Mapping[str, T], Set[str]]:
         """As `all`, and of which groups it is another than at the news before, or is gone."""
@@ -106,7 +127,7 @@ class Known(Generic[T]):
             return self._rows.copy(), changed
 
     def _bring_forward(self) -> None:
-        news = self._news.answer(self._ask)
+        news = self._ask()
         if news.is_whole:
             self._whole_s = time.monotonic()
             for name in self._texts.keys() - {name.decode() for name in news.rows}:
@@ -116,24 +137,18 @@ class Known(Generic[T]):
         self._of, self._last = news.of, news.last
 
     def _ask(self) -> _News:
-        of = settings.REDIS_URL, _key()
+        asked, self._asked = self._asked or self._since(), None
+        return (asked.answer() if asked else None) or _whole()
+
+    def _since(self) -> Question[_News | None] | None:
+        """Asks what is new since the last time, if that is known; None: nothing is known."""
+        of = _place()
         is_old = time.monotonic() - self._whole_s >= WHOLE_EVERY_S
-        new = None if is_old or self._of != of or not self._last else self._new(of)
-        return new or self._whole(of)
-
-    def _new(self, of: tuple[str, str]) -> _News | None:
-        """Since the last time; None: that is not known."""
-        ask = sync_client().register_script(_NEWS)
-        found = ask([_changes(), _key()], [self._last, CHANGES_KEPT, NEW_MAX])
-        if not found or found[0] != self._last:  # it was trimmed, or lost
+        if is_old or self._of != of or not self._last:
             return None
-        _, last, names, rows = found
-        return _News(of, last, dict(zip(names, rows, strict=True)), False)
-
-    def _whole(self, of: tuple[str, str]) -> _News:
-        pipe = sync_client().pipeline(transaction=True)
-        last, rows = pipe.xrevrange(_changes(), count=1).hgetall(_key()).execute()
-        return _News(of, last[0][0] if last else b"", rows, True)
+        keys = _changes(), _key()
+        asked = pack_script(_NEWS, keys, self._last, CHANGES_KEPT, NEW_MAX)
+        return Question(partial(way_to, keys[0]), asked, partial(_new, of, self._last))
 
     def _put(self, name: str, text: bytes | None) -> None:
         """What is as it was stays the same object."""

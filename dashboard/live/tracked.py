@@ -6,19 +6,22 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 
 from assignment.scripts.glance import run_id_of
-from assignment.servers import shown
-from dashboard.live.connection import reaching_redis
+from dashboard.live.connection import StoreUnavailable
+from dashboard.live.together import Packed, Question, Way, pack, way_of
 
 TRACK, STATE = ("CLIENT", "TRACKING", "ON"), ("CLIENT", "TRACKINGINFO")
-WHO = ("INFO", "server"), ("INFO", "replication")
+_STATE_AND_WHO = pack(STATE, ("INFO", "server"), ("INFO", "replication"))
 ASKED_AGAIN_S = 30.0  # whether it tells, of a server that did not
 TIMEOUT_S = 3.0  # who hangs just here is asked for all
 TROUBLE = redis.RedisError, OSError
+
+T = TypeVar("T")
+State = Question[list[Any]]
 
 log = logging.getLogger(__name__)
 
@@ -32,42 +35,51 @@ class Tracked:
 
     def __init__(self, client: Any) -> None:
         self._pool, self._url = client.connection_pool, client.url
+        self._pooled, self._own = way_of(client), Way(self, client.url)
         self._connection: Any = None
         self._not_before_s = -math.inf
 
-    def changed(self, run_id: Callable[[], str]) -> frozenset[bytes] | None:
-        """Keys that were read here and have been written since. None: nobody knows, of any key.
-        `run_id`: says, once this is known, whom the pool reaches now; one name may lead to another
-        server than before.
-        """
+    def state(self) -> State | None:
+        """Asks for what `changed` goes by. None: there was no connection, and may be one now."""
         if self._connection is None:
             self._begin()
             return None
-        try:
-            self._connection.connect()  # anew where the server is no primary any more
-            state, *who = self._exchanged([STATE, *WHO])
-        except TROUBLE as error:
-            log.info("Redis at %s does not say what changed: %s", shown(self._url), error)
-            self.close()
+        return Question(lambda: self._own, _STATE_AND_WHO, list, keeps_errors=True)
+
+    def changed(self, asked: State | None, run_id: str) -> frozenset[bytes] | None:
+        """Keys that were read here and had been written when `asked` was answered. None: nobody
+        knows, of any key. `run_id`: of whom the pool reached then; one name may lead to another
+        server than before.
+        """
+        if asked is None:
             return None
-        if not _is_on(state) or _run_id(who) != run_id():
+        try:
+            state, *who = asked.answer()
+        except StoreUnavailable as error:
+            log.info("it is not known what changed: %s", error)
+            return None
+        if not _is_on(state) or _run_id(who) != run_id:
             self.close()
             return None
         return self._told()
 
-    def read(self, packed: bytes, replies: int) -> list[Any]:
-        """The answers to commands that read, errors among them. Raises StoreUnavailable."""
-        if self._connection is not None:
-            try:
-                return _read(self._connection, packed, replies)
-            except TROUBLE:
-                self._connection = None  # the pool's may still do
-        with reaching_redis(self._url):
-            connection = self._pool.get_connection()
-            try:
-                return _read(connection, packed, replies)
-            finally:
-                self._pool.release(connection)
+    def reading(self, packed: Packed, read: Callable[[list[Any]], T]) -> Question[T]:
+        """By commands that read; `read` is given errors too."""
+        return Question(self._way, packed, read, keeps_errors=True)
+
+    def _way(self) -> Way:
+        return self._pooled if self._connection is None else self._own
+
+    # as a pool, which has this one; there is none once it has ended, and the other pool's may do
+
+    def get_connection(self) -> Any:
+        connection, self._connection = self._connection, None
+        connection.connect()  # anew where the server is no primary any more
+        return connection
+
+    def release(self, connection: Any) -> None:
+        if connection.is_connected:
+            self._connection = connection
 
     def close(self) -> None:
         if self._connection is not None:
@@ -99,8 +111,9 @@ class Tracked:
         log.info("Redis does not tell which keys change, so all are read: %s", why)
 
     def _exchanged(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
-        packed = b"".join(self._connection.pack_commands(commands))
-        return _read(self._connection, packed, len(commands))
+        self._connection.send_packed_command(self._connection.pack_commands(commands))
+        found: list[Any] = self._connection.read_responses(len(commands))
+        return found
 
     def _told(self) -> frozenset[bytes] | None:
         pushed, self._connection.pushed = self._connection.pushed, []
@@ -108,16 +121,6 @@ class Tracked:
         if any(keys is None for keys in told):  # all were dropped
             return None
         return frozenset(key for keys in told for key in keys)
-
-
-def _read(connection: Any, packed: bytes, replies: int) -> list[Any]:
-    try:
-        connection.send_packed_command([packed], check_health=False)
-        found: list[Any] = connection.read_responses(replies)
-    except BaseException:  # answers that nobody read must not meet the next command
-        connection.disconnect()
-        raise
-    return found
 
 
 def _run_id(who: Sequence[Any]) -> str:

@@ -11,7 +11,7 @@ from assignment.coordinator.resting import Rest
 from dashboard.coordinator import at_rest
 from dashboard.coordinator.at_rest import AtRest, Kept, read
 from dashboard.coordinator.rows import Row
-from dashboard.live import rests
+from dashboard.live import rests, together
 from dashboard.live.connection import sync_client
 
 NAMES = [f"g{n}" for n in range(12)]
@@ -139,9 +139,7 @@ def test_news_that_were_asked_for_are_of_then(store: Any) -> None:
     rests.keep("a", stored())
     known.news()
     rests.keep("a", stored(digest=2))
-    known.ask()
-    assert known._news.begun
-    known._news.begun.result()
+    together.ask(known.asked())
     rests.keep("b", stored())
     assert known.news()[1] == {"a"}
     assert known.news()[1] == {"b"}

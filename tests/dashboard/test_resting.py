@@ -376,7 +376,7 @@ def test_a_look_reads_the_group_again_only_after_it_changed_something(
 def test_a_group_that_is_said_to_fail_is_looked_at_until_it_does_not(settled: FakeAgent) -> None:
     health.note_look(settled.group.name, is_well=False)
     assert (tick(), tick()) == (1, 0)
-    assert not health.troubles().failing
+    assert not health.troubles().answer().failing
 
 
 def test_of_what_rests_nothing_is_asked_twice(settled: FakeAgent) -> None:

@@ -9,6 +9,7 @@ from django.db import OperationalError
 from dashboard.coordinator import rows as group_rows
 from dashboard.coordinator.rows import Rows
 from dashboard.live import groups as live_groups
+from dashboard.live import together
 from dashboard.models import Group
 from tests.dashboard.agents import make_group, until
 from tests.dashboard.test_resting import as_another, as_paused, with_a_request
@@ -79,9 +80,7 @@ def test_what_is_read_is_noted_for_ticks_without_a_database(group: Group) -> Non
 
 
 def test_whether_they_are_the_same_may_be_asked_before(rows: Rows, group: Group) -> None:
-    rows.ask()
-    assert rows._newest.begun
-    rows._newest.begun.result()
+    together.ask(rows.asked())
     as_another(group)
     rows()
     assert not READ

@@ -15,7 +15,7 @@ SIGNS = 6
 
 
 def commands(store: Any) -> int:
-    found: int = store.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+    found: int = store.info("commandstats").get("cmdstat_eval", {}).get("calls", 0)
     return found
 
 

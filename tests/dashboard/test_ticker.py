@@ -19,10 +19,9 @@ from dashboard.coordinator.lookers import Lookers
 from dashboard.coordinator.resting import remembering
 from dashboard.coordinator.running import Line, Round, Said
 from dashboard.coordinator.ticker import Ticker, ticker_of
-from dashboard.live import glances, health, queue, rests
 from dashboard.live import groups as live_groups
+from dashboard.live import health, queue, together
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.tracked import Tracked
 from dashboard.models import Group
 from tests.dashboard.agents import FakeAgent, make_group, until
 
@@ -306,24 +305,22 @@ def test_what_a_round_asks_first_it_asks_at_once(
     line = Line(remembering())
     for _ in range(2):
         Round(Said(), line=line).run()
-    together = threading.Barrier(5)
+    trips = list[bytes]()
 
-    def met(owner: Any, name: str) -> None:
-        asks = getattr(owner, name)
+    def steps(way: Any, packed: together.Packed) -> Any:
+        trips.append(packed.commands)
+        return at_once(way, packed)
 
-        def asked(*arguments: Any) -> Any:
-            together.wait(HELD_S)
-            return asks(*arguments)
-
-        monkeypatch.setattr(owner, name, asked)
-
-    met(live_groups, "rows_version")
-    met(health, "troubles")
-    met(rests.Known, "_ask")
-    met(glances._Reading, "of_server")
-    met(Tracked, "changed")
-    assert Round(Said(), line=line).run() == 0
-    assert not together.broken
+    at_once = together._steps
+    monkeypatch.setattr(together, "_steps", steps)
+    said = Said()
+    said()
+    trips.clear()
+    assert Round(said, line=line).run() == 0
+    first, of_changes, stamp = trips
+    for asked in ("rows_version", "rests_changed", health.FAILING, health.NO_HISTORY, "TIME"):
+        assert asked.encode() in first
+    assert b"TRACKINGINFO" in of_changes and health.TICKED.encode() in stamp
 
 
 def test_tickers_share_the_groups_and_take_over_from_one_that_died(

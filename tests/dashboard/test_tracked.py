@@ -11,7 +11,7 @@ from assignment.coordinator.resting import NEVER_MS, Rest
 from assignment.scripts.group_read import Gap
 from assignment.wire import GroupKeys
 from dashboard.demo.embedded_redis import EmbeddedRedis
-from dashboard.live import glances, tracked
+from dashboard.live import glances, together, tracked
 from dashboard.live.connection import StoreUnavailable, sync_client
 from dashboard.live.glances import Watch
 from tests.conftest import redis_62_binary
@@ -79,9 +79,7 @@ def test_only_who_changed_is_asked_for(asked: Asked, own: Any) -> None:
 
 
 def test_what_is_asked_beside_other_trips_is_of_its_own_moment(asked: Asked, own: Any) -> None:
-    asked.watch.ask()
-    [server] = asked.watch._servers.values()
-    server._asked.wait()
+    together.ask(asked.watch.asked())
     own.hset(GroupKeys("b").meta, "group_epoch", 2)
     assert asked.tick() == (set(NAMES), set()), "that was asked before"
     assert asked.tick() == ({"a", "c"}, {"b"})
@@ -89,20 +87,20 @@ def test_what_is_asked_beside_other_trips_is_of_its_own_moment(asked: Asked, own
 
 def test_what_a_round_was_told_that_was_broken_off_is_not_lost(asked: Asked, own: Any) -> None:
     own.hset(GroupKeys("b").meta, "group_epoch", 2)
-    asked.watch.ask()
-    asked.watch.ask()  # of the next round: the one before never used its answer
-    assert asked.tick() == ({"a", "c"}, set(NAMES))
+    together.ask(asked.watch.asked())
+    together.ask(asked.watch.asked())  # of the next round: the one before never used its answer
+    assert asked.tick() == ({"a", "c"}, {"b"})
 
 
 def test_a_server_that_is_away_when_it_is_asked_says_so_where_it_is_waited_for(
     asked: Asked, own_redis: EmbeddedRedis
 ) -> None:
     own_redis.kill()
-    asked.watch.ask()
+    together.ask(asked.watch.asked())
     with pytest.raises(StoreUnavailable):
         asked.tick()
     own_redis.start()
-    asked.watch.ask()
+    together.ask(asked.watch.asked())
     resting, at = asked.tick()
     assert at == set(NAMES) and not resting, "another run of Redis"
 
@@ -171,7 +169,7 @@ def test_one_that_hangs_or_has_no_room_is_read_over_other_connections(
 
 def test_what_another_server_says_under_the_same_name_counts_for_nothing(asked: Asked) -> None:
     [server] = asked.watch._servers.values()
-    assert server._tracked.changed(lambda: "another/run") is None
+    assert server._tracked.changed(server._tracked.state(), "another/run") is None
     assert server._tracked._connection is None
 
 
