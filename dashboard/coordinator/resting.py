@@ -7,7 +7,7 @@ What is kept of a look is valid whoever made it, and however old: it names all t
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import msgspec
@@ -22,6 +22,7 @@ from dashboard.coordinator.rows import Asking, Row, Rows, loaded, read_rows
 from dashboard.live import glances, rests
 from dashboard.live import groups as live_groups
 from dashboard.live.health import Troubles
+from dashboard.live.queue import Share
 from dashboard.live.together import Question, ask
 from dashboard.models import Group
 
@@ -109,18 +110,27 @@ class Found(NamedTuple):
     away: Set[str]
 
 
+class Said(Protocol):
+    """Signs of life of whoever ticks (running.py)."""
+
+    def asked(self) -> Question[Share]: ...
+    def __call__(self) -> Share: ...
+
+
 def awake(
-    ticker: Ticker,
+    said: Said,
     share_of: Callable[[Collection[str]], Collection[str]] = all_of,
     in_order: Callable[[Sequence[str]], Sequence[str]] = list,
     known: Known | None = None,
     troubles: Question[Troubles] | None = None,
 ) -> Found:
-    """Groups of one's share to look at now; `known` None: all are read. `troubles`: is asked with
-    the rest, and says at which the last look failed. Raises StoreUnavailable.
+    """Groups of one's share to look at now; `known` None: all are read. `said`, `troubles`: a sign
+    of life is given with what is asked first, and what says at which the last look failed. Raises
+    StoreUnavailable.
     """
     known = known or _reading()
-    ask([*known.asked(), *([troubles] if troubles else [])])
+    ask([said.asked(), *known.asked(), *([troubles] if troubles else [])])
+    ticker = said().ticker
     rows, asking = known.rows()
     mine = share_of(rows)
     away, would = glances.away(mine), known.at_rest

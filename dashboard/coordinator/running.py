@@ -25,9 +25,11 @@ from dashboard.coordinator.rows import is_asking
 from dashboard.live import groups as live_groups
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
+from dashboard.live.together import Question
 from dashboard.models import Group
 
 SAID_EVERY_S = 1.0
+SAID_AGAIN_S = 1.25  # by who is not at its next round by then
 LATE_S = 3.0
 LOOKS_LEAST_S = 0.5  # of a round, however long it took to find who does not rest
 ROUNDS_MAX = 5  # triggers that keep coming wait for the next task
@@ -51,16 +53,44 @@ def look(group_name: str) -> int:
 
 
 class Said:
-    """A sign of life every second, when it is asked; what was said last."""
+    """Signs of life, of `name` if it takes part in sharing: with each round's first trip, and when
+    it is asked a second later. What was said last.
+    """
 
-    def __init__(self) -> None:
-        self._said_s, self._share = -math.inf, queue.Share(NO_TICK, ())
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._said_s = self._share_s = -math.inf  # when it was to be said; of what is known
+        self._share = queue.Share(NO_TICK, ())
+        self._asked: tuple[Question[queue.Share], float] | None = None
+
+    def asked(self) -> Question[queue.Share]:
+        """To be asked at once; what comes of it is taken by the next call."""
+        self._said_s = time.monotonic()
+        self._asked = queue.sign_of_life(self._name), self._said_s
+        return self._asked[0]
 
     def __call__(self) -> queue.Share:
         """Raises StoreUnavailable."""
-        if time.monotonic() - self._said_s >= SAID_EVERY_S:
-            self._share, self._said_s = queue.ticker_lives(), time.monotonic()
+        if self._asked is not None:
+            (asked, at_s), self._asked = self._asked, None
+            self._take(asked.answer(), at_s)
+        elif time.monotonic() - self._said_s >= SAID_EVERY_S:
+            self.say()
         return self._share
+
+    def say(self) -> None:
+        """Now. Raises StoreUnavailable."""
+        self._said_s = at_s = time.monotonic()
+        self._take(queue.ticker_lives(self._name), at_s)
+
+    def _take(self, share: queue.Share, at_s: float) -> None:
+        """Of two threads the later word counts."""
+        if at_s >= self._share_s:
+            self._share, self._share_s = share, at_s
+
+    def left_s(self) -> float:
+        """Until it is to be said once more, beside the rounds."""
+        return max(0.0, self._said_s + SAID_AGAIN_S - time.monotonic())
 
 
 class Line:
@@ -108,7 +138,7 @@ class Round:
 
     def __init__(
         self,
-        said: Callable[[], queue.Share],
+        said: Said,
         share_of: Callable[[Collection[str]], Collection[str]] = resting.all_of,
         give: Callable[[Awake], bool | None] | None = None,
         line: Line | None = None,
@@ -119,8 +149,8 @@ class Round:
 
     def run(self) -> int:
         """How many were looked at. Raises StoreUnavailable."""
-        ticker, line, troubles = self._said().ticker, self._line, health.troubles()
-        found = resting.awake(ticker, self._share_of, line.in_order, line.known, troubles)
+        line, troubles = self._line, health.troubles()
+        found = resting.awake(self._said, self._share_of, line.in_order, line.known, troubles)
         health.note_failing(found.away)
         done = sum(map(self._look_at, self._in_time(found.awake)))
         self._line.tell()

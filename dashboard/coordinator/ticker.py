@@ -31,7 +31,7 @@ from dashboard import memory, priority
 from dashboard.coordinator.lookers import Lookers
 from dashboard.coordinator.resting import Awake, remembering
 from dashboard.coordinator.rows import ROWS_MAX
-from dashboard.coordinator.running import SAID_EVERY_S, Line, Round, look_at
+from dashboard.coordinator.running import Line, Round, Said, look_at
 from dashboard.live import health, queue
 from dashboard.live.connection import StoreUnavailable
 
@@ -64,7 +64,7 @@ class Ticker:
     def __init__(self, name: str, is_wanted: Callable[[], bool] = lambda: True) -> None:
         self.name, self._is_wanted = name, is_wanted
         self.ended = threading.Event()
-        self._share: queue.Share | None = None
+        self._said = Said(name)
         self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look")
         self._begun: dict[str, _Look] = {}  # until the round after the one in which they ended
         self._going: list[_Look] = []  # of them, and some that have ended
@@ -91,26 +91,24 @@ class Ticker:
         with suppress(StoreUnavailable):
             queue.ticker_ends(self.name)
 
-    # --- its life, told by a thread: whatever the round waits for, there is one that ticks
+    # --- its life, told by a thread too: whatever the round waits for, there is one that ticks
 
     def _live(self) -> None:
-        """Every SAID_EVERY_S by the clock, so that what one sign waits for does not delay the next
-        one too: Redis may take long where groups are large.
+        """Where no round gives a sign for some time. Counted from when the last one was begun, so
+        that what one waits for does not delay the next: Redis may take long where groups are large.
         """
-        due_s = time.monotonic() + SAID_EVERY_S
-        while not self.ended.wait(max(0.0, due_s - time.monotonic())):
-            due_s = max(due_s, time.monotonic() - SAID_EVERY_S) + SAID_EVERY_S
+        while not self.ended.wait(self._said.left_s()):
             if not self._is_wanted():
                 self.ended.set()
             elif self._is_hung():
                 log.critical("nothing went on for %g s: the ticker ends", HUNG_S)
                 os._exit(1)
-            else:
+            elif not self._said.left_s():
                 self._say()
 
     def _say(self) -> None:
         try:
-            self._share = queue.ticker_lives(self.name)
+            self._said.say()
         except StoreUnavailable as error:
             log.warning("the ticker gave no sign of life: %s", error)
         except Exception:  # the top of a loop
@@ -119,11 +117,6 @@ class Ticker:
     def _is_hung(self) -> bool:
         going = [one.since_s for one in self._going if not one.look.done()]
         return time.monotonic() - min([self._moved_s, *going]) > HUNG_S
-
-    def _said(self) -> queue.Share:
-        if self._share is None:
-            self._share = queue.ticker_lives(self.name)
-        return self._share
 
     # --- rounds
 

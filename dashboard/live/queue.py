@@ -258,11 +258,21 @@ return {is_given and 1 or 0, now_ms, {string.format('%.0f', seen_ms), known[2], 
 """
 
 
-def ticker_lives(name: str = "") -> Share:
-    """To be said by whoever ticks, every second; without a name it takes no part in sharing."""
+def sign_of_life(name: str = "") -> Question[Share]:
+    """To be given by whoever ticks, every second; without a name it takes no part in sharing."""
     keys = _ticker(), tickers_key()
     asked = pack_script(_GIVE_SIGN, keys, name, TICKER_AWAY_MS)
-    [[is_given, now_ms, known, flat]] = Question(partial(way_to, keys[0]), asked, list).answer()
+    return Question(partial(way_to, keys[0]), asked, partial(_share, name))
+
+
+def ticker_lives(name: str = "") -> Share:
+    """Gives that sign now."""
+    return sign_of_life(name).answer()
+
+
+def _share(name: str, answers: Sequence[Any]) -> Share:
+    """Where the sign was no usual one, it is given by this."""
+    [[is_given, now_ms, known, flat]] = answers
     tickers = {one: float(at_ms) for one, at_ms in zip(flat[::2], flat[1::2], strict=True)}
     before = _ticker_in(known)
     living = living_of(now_ms, tickers.items()) | ({name} if name else set())

@@ -8,7 +8,7 @@ what it found in the rounds before it reads again now and then, all of it within
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,11 +65,11 @@ def settled_ms(ticks: int) -> float:
     """A tick's, once there is nothing to do."""
     from dashboard import coordinator
     from dashboard.coordinator.resting import remembering
-    from dashboard.coordinator.running import Line, Round
+    from dashboard.coordinator.running import Line, Round, Said
     from dashboard.coordinator.ticker import TICK_S
 
-    line = Line(remembering())
-    with _living() as said:
+    line, said = Line(remembering()), Said()
+    with _living(said):
         for _ in range(SETTLE_MAX):
             looked_at = Round(said, line=line).run()
             apart.progress(f"{looked_at} groups looked at")
@@ -92,23 +92,21 @@ def settled_ms(ticks: int) -> float:
 
 
 @contextmanager
-def _living() -> Iterator[Callable[[], Any]]:
+def _living(said: Any) -> Iterator[None]:
     """Signs of life, as a ticker gives them however long a look takes: after three seconds without
-    one every group is looked at anew. What was said last.
+    one every group is looked at anew.
     """
-    from dashboard.coordinator.running import SAID_EVERY_S
-    from dashboard.live import queue
-
-    ended, said = threading.Event(), [queue.ticker_lives()]
+    ended = threading.Event()
 
     def live() -> None:
-        while not ended.wait(SAID_EVERY_S):
-            said[0] = queue.ticker_lives()
+        while not ended.wait(said.left_s()):
+            if not said.left_s():
+                said.say()
 
     thread = threading.Thread(target=live)
     thread.start()
     try:
-        yield lambda: said[0]
+        yield
     finally:
         ended.set()
         thread.join()

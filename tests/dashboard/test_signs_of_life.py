@@ -7,9 +7,10 @@ import pytest
 
 from assignment.scripts.group_read import TICKER_AWAY_MS, Gap
 from dashboard.coordinator import ticker
+from dashboard.coordinator.running import SAID_AGAIN_S, Said
 from dashboard.coordinator.ticker import Ticker
-from dashboard.live import queue
-from dashboard.live.connection import ms_of, own_key
+from dashboard.live import queue, together
+from dashboard.live.connection import StoreUnavailable, ms_of, own_key
 
 SIGNS = 6
 
@@ -82,8 +83,8 @@ def test_of_before_a_clock_that_was_set_back_nothing_is_known(store: Any) -> Non
 @pytest.mark.parametrize(
     ("takes_s", "begun_s"),
     [
-        (0.3, [1, 2, 3, 4, 5, 6]),  # not 1, 2.3, 3.6
-        (1.3, [1, 2.3, 3.6, 4.9, 6.2, 7.5]),  # never idle, and none is caught up on
+        (0.3, [0, 1.25, 2.5, 3.75, 5, 6.25]),  # not 0, 1.55, 3.1
+        (1.3, [0, 1.3, 2.6, 3.9, 5.2, 6.5]),  # never idle, and none is caught up on
     ],
 )
 def test_what_one_sign_waits_for_delays_no_other(
@@ -107,3 +108,40 @@ def test_what_one_sign_waits_for_delays_no_other(
     monkeypatch.setattr(queue, "ticker_lives", lives)
     one._live()
     assert begun == begun_s
+
+
+def test_while_rounds_give_signs_the_thread_beside_them_gives_none(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ticker_lives", list)  # which makes no share of a name
+    said = Said("one")
+    for _ in range(3):
+        together.ask([said.asked()])
+        assert 1.0 < said.left_s() <= SAID_AGAIN_S
+        share = said()
+        assert share.living == ("one",)
+        assert store.zscore(queue.tickers_key(), "one") == share.ticker.seen_ms
+
+
+def test_of_two_signs_the_later_one_counts(store: Any) -> None:
+    said = Said("one")
+    together.ask([said.asked()])
+    queue.ticker_lives("two")
+    said.say()  # by the thread beside the round, which has not used its answer yet
+    assert said().living == ("one", "two")
+
+
+def test_a_sign_that_cannot_be_given_is_told_to_the_round(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: str) -> Any:
+        raise StoreUnavailable("away")
+
+    said = Said("one")
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "way_to", away)
+        together.ask([said.asked()])
+        with pytest.raises(StoreUnavailable):
+            said()
+    together.ask([said.asked()])
+    assert said().living == ("one",)

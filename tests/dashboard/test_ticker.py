@@ -38,7 +38,7 @@ def started(store: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[s
     """Starts a ticker of that name; all of them end with the test."""
     monkeypatch.setattr(ticker, "TICK_S", 0.1)
     monkeypatch.setattr(ticker, "SLICE_S", 0.05)
-    monkeypatch.setattr(ticker, "SAID_EVERY_S", 0.1)
+    monkeypatch.setattr(running, "SAID_AGAIN_S", 0.125)
     running_now: list[tuple[Ticker, threading.Thread]] = []
 
     def start(name: str) -> Ticker:
@@ -313,12 +313,16 @@ def test_what_a_round_asks_first_it_asks_at_once(
 
     at_once = together._steps
     monkeypatch.setattr(together, "_steps", steps)
-    said = Said()
-    said()
-    trips.clear()
-    assert Round(said, line=line).run() == 0
+    assert Round(Said(), line=line).run() == 0
     first, of_changes, stamp = trips
-    for asked in ("rows_version", "rests_changed", health.FAILING, health.NO_HISTORY, "TIME"):
+    for asked in (
+        queue.tickers_key(),
+        "rows_version",
+        "rests_changed",
+        health.FAILING,
+        health.NO_HISTORY,
+        "TIME",
+    ):
         assert asked.encode() in first
     assert b"TRACKINGINFO" in of_changes and health.TICKED.encode() in stamp
 
