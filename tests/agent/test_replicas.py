@@ -100,7 +100,7 @@ def test_a_connection_to_restore_by_is_not_kept_while_nothing_is_restored(
     last = scene.commit(events=2)
     until(lambda: (p := of(replicas).place) and p.offset == last, "tailed")
     until(lambda: count() == 0, "none is kept")
-    assert connected == [1, 1]
+    assert len(connected) >= 2 and set(connected) == {1}, "in however many steps"
 
 
 # --- ready ----------------------------------------------------------------------------------------
