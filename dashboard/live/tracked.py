@@ -34,7 +34,7 @@ class Tracked:
     """
 
     def __init__(self, client: Any) -> None:
-        self._pool, self._url = client.connection_pool, client.url
+        self._pool = client.connection_pool
         self._pooled, self._own = way_of(client), Way(self, client.url)
         self._connection: Any = None
         self._not_before_s = -math.inf
