@@ -83,6 +83,14 @@ class Connection:
                 return await self.reader.read()
             return b""
 
+    async def takes_no_end(self) -> None:
+        """What is sent without end is cut off."""
+        with suppress(ConnectionError):
+            for _ in range(1_000):
+                self.writer.write(b"x" * 2**16)
+                await self.writer.drain()
+            raise AssertionError("60 MB were taken")
+
 
 @asynccontextmanager
 async def serving(
