@@ -38,7 +38,7 @@ from assignment.types import (
 )
 
 NO_PARTITIONS: frozenset[Partition] = frozenset()
-SETTINGS_KEPT = 256  # texts, of as many groups that are read again and again
+SETTINGS_KEPT = 5_000  # texts, of as many groups that are read again and again
 CHANGES_MAX = 100  # after so many changes a new complete report is sent (coordination.md section 3)
 HELD_STATES = frozenset(HeldState)
 TARGET_ROLES = ("active", "standby", "learning")

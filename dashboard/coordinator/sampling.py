@@ -18,10 +18,10 @@ from dashboard.live import groups as live_groups
 from dashboard.live import watching
 from dashboard.live.advance import advanced
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.empty import Empty, Stream
+from dashboard.live.empty import Empty
 from dashboard.live.following import GroupNotThere
 from dashboard.live.queue import LastTicker
-from dashboard.live.reading import Answered
+from dashboard.live.reading import Answered, Stream
 from dashboard.live.snapshot import LiveSnapshot
 from dashboard.models import Group, Sample
 from dashboard.records.queries import attention, flapping
@@ -103,7 +103,7 @@ def _sampled(groups: Sequence[Group]) -> dict[str, Done]:
     others = [group for group in groups if group.name not in empty]
     seen, took_s = list[tuple[Group, LiveSnapshot]](), dict[str, float]()
     ticker, began_s = LastTicker(), monotonic()
-    answered = watching.answers(group.name for group in others)
+    answered = watching.answers({group.name: _stream_of(group) for group in others})
     share_s = (monotonic() - began_s) / max(1, len(others))
     for group in others:
         began_s = monotonic()
@@ -128,11 +128,15 @@ def _empty(groups: Iterable[Group], before: Mapping[int, Sample]) -> Mapping[str
     """Those in which nobody is; looked for where nobody was."""
     return live_empty.empty(
         {
-            group.name: Stream(group.stream, group.partitions)
+            group.name: _stream_of(group)
             for group in groups
             if group.pk not in before or not before[group.pk].members
         }
     )
+
+
+def _stream_of(group: Group) -> Stream:
+    return Stream(group.stream, group.partitions)
 
 
 def _seen(group: Group, ticker: Callable[[], Ticker], answered: Answered) -> LiveSnapshot | None:

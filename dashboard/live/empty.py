@@ -17,15 +17,11 @@ from dashboard.live.connection import RedisError, StoreUnavailable, sync_client
 from dashboard.live.groups import redis_now_ms
 from dashboard.live.progress import UNKNOWN, Progress
 from dashboard.live.queue import last_ticker
+from dashboard.live.reading import Stream
 from dashboard.live.scripts import script, try_each
 
 PARTITIONS_MAX = 500  # of one trip to Redis, and of a group: a larger one is read as ever
 ANSWERS = 9  # of Redis, of each group
-
-
-class Stream(NamedTuple):
-    name: str
-    partitions: int
 
 
 class Empty(NamedTuple):

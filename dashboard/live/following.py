@@ -30,12 +30,14 @@ from dashboard.live.ownership import LogGap, Names, Ownership
 from dashboard.live.progress import Progress
 from dashboard.live.reading import (
     EVENTS_MAX,
+    NO_STREAM,
     NOTHING_ANSWERED,
     PARTITIONS_MAX,
     START,
     Answered,
     Question,
     Reading,
+    Stream,
 )
 from dashboard.live.reported import Mode
 from dashboard.live.snapshot import LiveSnapshot, build
@@ -61,6 +63,7 @@ class Following:
         self.group = group
         self._state: _State | None = None
         self._names = Names()
+        self._first = _first_question(group, NO_STREAM)  # asked where nothing is known
 
     def look(
         self,
@@ -85,14 +88,17 @@ class Following:
                 raise _of_group(self.group, error) from error
         raise StoreUnavailable(f"group {self.group!r} changed faster than it can be read")
 
-    def question(self) -> Question | None:
-        """All that a whole look would ask of a small group; None where more has to be asked, or
-        other things first.
+    def question(self, of: Stream) -> Question | None:
+        """All that a whole look would ask of a small group; None where more has to be asked. `of`:
+        what is its stream as far as the caller knows, for a group of which nothing is known yet.
         """
         state = self._state
-        if state is None or not state.is_small:
+        if state is not None:
+            return state.whole_question() if state.is_small else None
+        if not 0 < of.partitions <= PARTITIONS_MAX:
             return None
-        return state.question(state.span(0), NOTHING_KNOWN, progress=True)
+        self._first = _first_question(self.group, of)
+        return self._first
 
     def read_progress(self) -> None:
         """Reads progress that a look without it left out, in turn; what is wrong with that of some
@@ -115,7 +121,9 @@ class Following:
     def _look(
         self, whole: bool, progress: bool, ticker: Ticker, answered: Answered
     ) -> LiveSnapshot:
-        state = self._state = self._state or self._begun()
+        if (state := self._state) is None:
+            state, answered = self._begun(answered)
+            self._state = state
         left: int | None = None
         if whole or (progress and len(state.read_s) <= IN_TURN_MAX) or state.is_small:
             left = state.read_in_turn(inf if whole else 0.0)
@@ -128,13 +136,21 @@ class Following:
             raise LogGap("its partitions are others")
         return state.shown(told)
 
-    def _begun(self) -> "_State":
+    def _begun(self, answered: Answered) -> tuple["_State", Answered]:
+        """And what need not be asked of it any more: its first question has asked for all that is
+        looked at next, where its stream was known.
+        """
         if len(self._names.texts) > NAMES_MAX:
             self._names = Names()
-        found = reading.read(Question(self.group, START, "", range(0), NOTHING_KNOWN))
-        held = Ownership(*_stream_of(self.group, reading.meta_in(found)), self._names)
+        first = self._first
+        found = answered.get(first) or reading.read(first)
+        stream = _stream_of(self.group, reading.meta_in(found))
+        held = Ownership(*stream, self._names)
         held.seq = found.event_seq
-        return _State(self.group, held, found)
+        state = _State(self.group, held, found)
+        if stream != (first.stream, len(first.part)):
+            return state, NOTHING_ANSWERED
+        return state, {state.whole_question(): found}
 
 
 class _State:
@@ -177,6 +193,10 @@ class _State:
     def span(self, part: int) -> range:
         first = part * PARTITIONS_MAX
         return range(first, min(first + PARTITIONS_MAX, self.held.size))
+
+    def whole_question(self) -> Question:
+        """Of a small one."""
+        return self.question(self.span(0), NOTHING_KNOWN, progress=True)
 
     def question(self, span: range, keys: Known | None, progress: bool) -> Question:
         return Question(self.group, self._position, self.held.stream, span, keys, progress)
@@ -239,6 +259,10 @@ class _State:
             position=self._position,
             mode=Mode(meta.coordination, meta.mode_epoch, computes),
         )
+
+
+def _first_question(group: str, of: Stream) -> Question:
+    return Question(group, START, of.name, range(of.partitions), NOTHING_KNOWN)
 
 
 def _tell_difference(group: str, partitions: Sequence[int]) -> None:

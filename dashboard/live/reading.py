@@ -140,6 +140,16 @@ class Reading(NamedTuple):
         return self.entries < EVENTS_MAX
 
 
+class Stream(NamedTuple):
+    """As the database has it."""
+
+    name: str
+    partitions: int
+
+
+NO_STREAM = Stream("", 0)  # it is not known
+
+
 class Question(NamedTuple):
     """`position`: in the group's log. `part`: numbers of partitions, some hundreds, as a range or
     tuple. `keys`: with what is the group's and its members', but for what of it is known.

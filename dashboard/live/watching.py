@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from django.conf import settings
@@ -17,7 +17,7 @@ from dashboard.live.cells import LivePartition
 from dashboard.live.connection import ANSWER_TIMEOUT_S, StoreUnavailable
 from dashboard.live.deadline import left_s
 from dashboard.live.following import Following, GroupNotThere
-from dashboard.live.reading import NOTHING_ANSWERED, Answered, progress_of, read_each
+from dashboard.live.reading import NOTHING_ANSWERED, Answered, Stream, progress_of, read_each
 from dashboard.live.snapshot import LiveSnapshot
 
 FRESH_MS = 1_000  # of lag, offset and commit in a row
@@ -102,11 +102,11 @@ def snapshot(
         _weigh((settings.REDIS_URL, group))
 
 
-def answers(groups: Iterable[str]) -> Answered:
+def answers(groups: Mapping[str, Stream]) -> Answered:
     """What is to be read for whole snapshots of these, as far as one trip has it: of a cluster,
     nothing where a node does not answer, and then each is read by itself.
     """
-    asked = (_shared(group).following.question() for group in groups)
+    asked = (_shared(group).following.question(stream) for group, stream in groups.items())
     try:
         return read_each([one for one in asked if one is not None])
     except StoreUnavailable:

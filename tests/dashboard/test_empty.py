@@ -12,7 +12,8 @@ from dashboard.coordinator import mirror, resting, sampling, strips
 from dashboard.live import empty as live_empty
 from dashboard.live import watching
 from dashboard.live.advance import advanced
-from dashboard.live.empty import Empty, Stream
+from dashboard.live.empty import Empty
+from dashboard.live.reading import Stream
 from dashboard.models import Group, MapStrip, Sample
 from tests.dashboard.agents import FakeAgent, tick, until
 

@@ -12,6 +12,7 @@ from assignment.wire import GroupKeys
 from dashboard.live import following, reading, watching
 from dashboard.live.connection import GroupDamaged, StoreUnavailable, sync_client
 from dashboard.live.following import Following
+from dashboard.live.reading import Answered, Stream
 from dashboard.models import Group
 from tests.dashboard.agents import make_group, until
 from tests.dashboard.scenes import staffed
@@ -79,6 +80,55 @@ def test_who_asks_while_another_one_reads_shares_the_next_reading(
     assert len({id(shot) for shot in shots[1:]}) == 1
 
 
+def answers_of(*groups: Group) -> Answered:
+    return watching.answers({one.name: Stream(one.stream, one.partitions) for one in groups})
+
+
+def forget() -> None:
+    """As if this process had looked at none."""
+    for key in list(watching._groups):
+        watching._drop(key)
+
+
+def test_groups_that_nobody_looked_at_yet_are_read_in_one_trip_too(
+    six: Group, group_name: str, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
+    other, damaged = make_group(f"{group_name}-b"), make_group(f"{group_name}-c")
+    large = make_group(f"{group_name}-d", partitions=7)
+    (agent,) = staffed(six, "a")
+    sync_client().hset(GroupKeys(damaged.name).meta, "settings", "{")
+    forget()
+    answered = answers_of(six, other, damaged, large)
+    assert {asked.group for asked in answered} == {six.name, other.name, damaged.name}
+    shots = [watching.snapshot(g.name, whole=True, answered=answered) for g in (six, other)]
+    assert not readings
+    assert [(shot.numbers.owned, shot.numbers.unowned) for shot in shots] == [
+        (6, 0),
+        (0, other.partitions),
+    ]
+    with pytest.raises(GroupDamaged):
+        watching.snapshot(damaged.name, whole=True, answered=answered)
+    agent.leave()
+    assert watching.snapshot(six.name).numbers.unowned == 6, "the log leads on from that answer"
+
+
+@pytest.mark.parametrize("said", [Stream("another", 6), Stream("", 5)])
+def test_what_the_database_says_wrongly_of_a_stream_is_found(
+    six: Group,
+    readings: list[tuple[Any, bool]],
+    said: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
+    staffed(six, "a")
+    forget()
+    answered = watching.answers({six.name: Stream(said.name or six.stream, said.partitions)})
+    shot = watching.snapshot(six.name, whole=True, answered=answered)
+    assert (shot.numbers.owned, len(shot.partitions)) == (6, 6)
+    assert len(readings) == 1
+
+
 def test_of_many_groups_what_one_trip_answered_is_not_asked_again(
     six: Group, group_name: str, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,12 +139,11 @@ def test_of_many_groups_what_one_trip_answered_is_not_asked_again(
     staffed(six, "a")
     staffed(other, "b", "c")
     names = [group.name for group in groups]
-    assert not watching.answers([damaged.name]), "there is nothing to go on from"
     for name in names:
         watching.snapshot(name, whole=True)
     sync_client().hset(GroupKeys(damaged.name).meta, "settings", "{")
     sync_client().hset(GroupKeys(six.name).applied, f"{six.stream}:4", "7 1")
-    answered = watching.answers(names)
+    answered = answers_of(*groups)
     assert {asked.group for asked in answered} == {six.name, other.name, damaged.name}
     readings.clear()
     shots = [watching.snapshot(name, whole=True, answered=answered) for name in names[:2]]
@@ -117,7 +166,7 @@ def test_of_a_cluster_without_one_of_its_nodes_the_others_groups_are_read_alone(
         raise StoreUnavailable("a node does not answer")
 
     monkeypatch.setattr(reading, "try_each", away)
-    answered = watching.answers([six.name])
+    answered = answers_of(six)
     assert watching.snapshot(six.name, whole=True, answered=answered).numbers.unowned == 6
 
 
@@ -127,7 +176,7 @@ def test_what_was_answered_of_another_moment_of_the_log_is_asked_again(
     monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
     (agent,) = staffed(six, "a")
     watching.snapshot(six.name, whole=True)
-    answered = watching.answers([six.name])
+    answered = answers_of(six)
     assert answered
     agent.leave()
     assert watching.snapshot(six.name).numbers.owned == 0
