@@ -15,7 +15,7 @@ import numpy as np
 DAY_S = 86_400.0
 # As dashboard/live/batch.py gathers calls for one trip to Redis: so long, and so many times that,
 # where others came meanwhile, until there are enough.
-GATHER_S, GATHERED_MAX, ENOUGH = 0.008, 3, 30
+GATHER_S, GATHERED_MAX, ENOUGH = 0.008, 5, 60
 TRIP_S = 0.001  # itself
 
 
