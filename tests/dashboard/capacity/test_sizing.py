@@ -43,12 +43,16 @@ def test_machines_follow_from_the_part_that_needs_most_of_them() -> None:
     assert many["redis_nodes_by"]["connections"] == many["redis_nodes"] == 5
 
 
+def test_limits_and_gathering_are_those_of_the_web_process(settings: Any) -> None:
+    assert sizing.AGENT_RATE == settings.AGENT_RATE_PER_SECOND
+    assert (GATHER_S, GATHERED_MAX, ENOUGH) == (batch.GATHER_S, batch.GATHERED_MAX, batch.ENOUGH)
+
+
 def test_beats_that_come_together_share_a_trip_and_each_web_process_makes_its_own() -> None:
     few, many = (replace(load(800, 4, 1_600), members=members) for members in (3, 300_000))
     assert few.trips == pytest.approx(1, abs=0.01)
     assert many.trips == pytest.approx(1 / (TRIP_S + batch.GATHER_S), rel=0.01)
     assert replace(many, web_processes=2).trips == pytest.approx(2 * many.trips, rel=0.01)
-    assert (GATHER_S, GATHERED_MAX, ENOUGH) == (batch.GATHER_S, batch.GATHERED_MAX, batch.ENOUGH)
     some = replace(few, members=6_000)
     assert 2_000 / some.trips == pytest.approx(ENOUGH, rel=0.1), "as many as are gathered"
     assert waited_s(0.0) == GATHER_S
