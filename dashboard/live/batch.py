@@ -30,7 +30,7 @@ from dashboard.live.scripts import Script
 
 GATHER_S = 0.008  # who is alone waits so long for others
 ENOUGH = 60  # calls by which a trip is paid for: it costs as much CPU as ten
-GATHERED_MAX = 5  # times GATHER_S, a sixtieth of the time between two heartbeats
+GATHERED_MAX = 5  # times GATHER_S, a seventieth of the time between two heartbeats
 BUSY = 5  # calls of a trip: a thousand agents
 # Of one pipeline. Under thousands of connections a turn of the event loop takes a second when much
 # is late, and a trip two of them: fewer at once would be fewer than come meanwhile, for ever.

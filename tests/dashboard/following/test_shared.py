@@ -90,23 +90,26 @@ def forget() -> None:
         watching._drop(key)
 
 
-def test_groups_that_nobody_looked_at_yet_are_read_in_one_trip_too(
-    six: Group, group_name: str, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def three(six: Group, group_name: str, monkeypatch: pytest.MonkeyPatch) -> list[Group]:
+    """Two beside it of which one reading has all, and one that is too large for that."""
     monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
-    other, damaged = make_group(f"{group_name}-b"), make_group(f"{group_name}-c")
-    large = make_group(f"{group_name}-d", partitions=7)
+    sizes = {"b": 4, "c": 4, "d": 7}
+    return [make_group(f"{group_name}-{name}", partitions=size) for name, size in sizes.items()]
+
+
+def test_groups_that_nobody_looked_at_yet_are_read_in_one_trip_too(
+    six: Group, three: list[Group], readings: list[tuple[Any, bool]]
+) -> None:
+    other, damaged, _ = three
     (agent,) = staffed(six, "a")
     sync_client().hset(GroupKeys(damaged.name).meta, "settings", "{")
     forget()
-    answered = answers_of(six, other, damaged, large)
+    answered = answers_of(six, *three)
     assert {asked.group for asked in answered} == {six.name, other.name, damaged.name}
     shots = [watching.snapshot(g.name, whole=True, answered=answered) for g in (six, other)]
     assert not readings
-    assert [(shot.numbers.owned, shot.numbers.unowned) for shot in shots] == [
-        (6, 0),
-        (0, other.partitions),
-    ]
+    assert [(shot.numbers.owned, shot.numbers.unowned) for shot in shots] == [(6, 0), (0, 4)]
     with pytest.raises(GroupDamaged):
         watching.snapshot(damaged.name, whole=True, answered=answered)
     agent.leave()
@@ -130,12 +133,10 @@ def test_what_the_database_says_wrongly_of_a_stream_is_found(
 
 
 def test_of_many_groups_what_one_trip_answered_is_not_asked_again(
-    six: Group, group_name: str, readings: list[tuple[Any, bool]], monkeypatch: pytest.MonkeyPatch
+    six: Group, three: list[Group], readings: list[tuple[Any, bool]]
 ) -> None:
-    monkeypatch.setattr(following, "PARTITIONS_MAX", 6)
-    other, damaged = make_group(f"{group_name}-b"), make_group(f"{group_name}-c")
-    large = make_group(f"{group_name}-d", partitions=7)
-    groups = [six, other, damaged, large]
+    other, damaged, _ = three
+    groups = [six, *three]
     staffed(six, "a")
     staffed(other, "b", "c")
     names = [group.name for group in groups]
