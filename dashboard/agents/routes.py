@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, assert_never
 
-from django.conf import settings
 from django.db import DatabaseError
 
 from assignment import sizes, wire
@@ -27,6 +26,7 @@ from dashboard.agents import messages, tokens
 from dashboard.agents.answers import GROUP, NOT_IN_TIME, refusal, replied
 from dashboard.agents.doorbell import Doorbell
 from dashboard.agents.known_tokens import KnownTokens, TooMany, in_thread
+from dashboard.agents.rate import Rate
 from dashboard.agents.repeated import Repeated
 from dashboard.agents.requests import (
     Problem,
@@ -44,10 +44,9 @@ from dashboard.agents.requests import (
 )
 from dashboard.agents.turns import ALL, Turns
 from dashboard.live import deadline
-from dashboard.live.batch import GATHER_S, NOT_COUNTED, Counted, Overloaded
+from dashboard.live.batch import GATHER_S, Counted, Overloaded
 from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable
-from dashboard.live.queue import QueueKeys
 from dashboard.live.scripts import script
 from dashboard.web.counts import NO_GROUP
 from dashboard.web.heads import Answer, Told
@@ -59,7 +58,6 @@ T = TypeVar("T")
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 ASKED = "evenkeel.asked"  # there too: what its head says
-UNTOLD_SHARE = 50  # so many processes together may pass a limit by what it is again, at most
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
@@ -72,47 +70,6 @@ class Asked(NamedTuple):
     verb: str
     digest: str  # of the token
     address: str
-
-
-class Rate:
-    """Requests of a token in the current second, counted here before their bodies are read, and in
-    Redis over all processes: each tells of its own once another part of the limit is full, of which
-    it has UNTOLD_SHARE. So most requests cost no command.
-
-    That count comes back with the answers, so a token is refused from the batch after the one that
-    passed its limit.
-    """
-
-    def __init__(self) -> None:
-        self._second = self._limit = 0
-        self._begun: dict[int, int] = {}  # by token
-        self._told: dict[int, int] = {}
-        self._spent: set[int] = set()
-        self._names: dict[str, int] = {}  # of counters of this second
-
-    def admitted(self, group: str, token_id: int) -> Counted:
-        """What to count with its call. Raises Problem 429."""
-        if (second := int(time.time())) != self._second:
-            self._second, self._limit = second, settings.AGENT_RATE_PER_SECOND
-            self._begun, self._told, self._spent, self._names = {}, {}, set(), {}
-        limit = self._limit
-        begun = self._begun[token_id] = self._begun.get(token_id, 0) + 1
-        if begun > limit or token_id in self._spent:
-            raise Problem(
-                429, "Too many requests", f"this token has had its {limit} requests of a second"
-            )
-        untold = begun - self._told.get(token_id, 0)
-        if untold * UNTOLD_SHARE < limit:
-            return NOT_COUNTED
-        self._told[token_id] = begun
-        name = f"{QueueKeys(group).rate}:{token_id}:{second}"
-        self._names[name] = token_id
-        return Counted(name, untold)
-
-    def counted(self, name: str, count: int) -> None:
-        """`name`: "" where nothing was; one of an earlier second concerns nobody any more."""
-        if count > self._limit and name in self._names:
-            self._spent.add(self._names[name])
 
 
 class AgentApi:

@@ -135,7 +135,7 @@ async def test_the_rate_is_checked_before_the_body_and_counts_what_cannot_be_rea
     asker: Asker, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.AGENT_RATE_PER_SECOND = 3
-    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: 1_000.0)
+    monkeypatch.setattr("dashboard.agents.rate.time.time", lambda: 1_000.0)
     assert [(await asker.ask("heartbeat", b"{"))[0] for _ in range(4)] == [400, 400, 400, 429]
     assert not asker.has_read
 

@@ -13,7 +13,7 @@ import uvloop
 from pytest_django.fixtures import Settings
 
 from assignment.types import GroupSettings
-from dashboard.agents import answers, routes, turns
+from dashboard.agents import answers, rate, turns
 from dashboard.agents.requests import Problem
 from dashboard.agents.turns import LATER_MAX_S, PER_SECOND, WAIT_MAX_S, Turns
 from dashboard.live import batch
@@ -284,22 +284,22 @@ def test_to_stand_still_takes_as_long_as_to_gather(monkeypatch: pytest.MonkeyPat
 def test_requests_are_told_to_redis_by_parts_of_their_limit(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.AGENT_RATE_PER_SECOND = 10 * routes.UNTOLD_SHARE
+    settings.AGENT_RATE_PER_SECOND = 10 * rate.UNTOLD_SHARE
     now_s = 1_000.0
-    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: now_s)
-    rate = routes.Rate()
-    counted = [rate.admitted("g", 7) for _ in range(30)]
+    monkeypatch.setattr("dashboard.agents.rate.time.time", lambda: now_s)
+    made = rate.Rate()
+    counted = [made.admitted("g", 7) for _ in range(30)]
     assert [one.requests for one in counted] == 3 * [*[0] * 9, 10]
-    rate.counted(counted[0].name, 0)
-    rate.admitted("g", 7)
-    rate.counted(counted[9].name, settings.AGENT_RATE_PER_SECOND + 1)
+    made.counted(counted[0].name, 0)
+    made.admitted("g", 7)
+    made.counted(counted[9].name, settings.AGENT_RATE_PER_SECOND + 1)
     with pytest.raises(Problem):
-        rate.admitted("g", 7)
-    rate.admitted("g", 8)
+        made.admitted("g", 7)
+    made.admitted("g", 8)
     now_s += 1
-    rate.admitted("g", 7)
-    rate.counted(counted[9].name, settings.AGENT_RATE_PER_SECOND + 1)  # comes late
-    rate.admitted("g", 7)
+    made.admitted("g", 7)
+    made.counted(counted[9].name, settings.AGENT_RATE_PER_SECOND + 1)  # comes late
+    made.admitted("g", 7)
 
 
 async def test_members_come_before_those_who_want_to_be(trips: list[list[str]]) -> None:

@@ -200,6 +200,6 @@ async def test_the_rate_and_the_size_count_under_a_known_head(
     assert await beating.say(b"x" * 1_001) == 413
     monkeypatch.undo()
     settings.AGENT_RATE_PER_SECOND = 2
-    monkeypatch.setattr("dashboard.agents.routes.time.time", lambda: 1_000.0)
+    monkeypatch.setattr("dashboard.agents.rate.time.time", lambda: 1_000.0)
     assert [await beating.beat() for _ in range(3)] == [200, 200, 429]
     assert Counting.read == 0
