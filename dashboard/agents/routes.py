@@ -44,7 +44,7 @@ from dashboard.agents.requests import (
 )
 from dashboard.agents.turns import ALL, Turns
 from dashboard.live import deadline
-from dashboard.live.batch import GATHER_S, Counted, Overloaded
+from dashboard.live.batch import GATHER_S, Counted, Overloaded, Wanted
 from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable
 from dashboard.live.scripts import script
@@ -122,11 +122,16 @@ class AgentApi:
             counted = self._admitted(scope, token)
             most = messages.most_bytes(asked.verb, token.partitions)
             keep(one.space, len(body), most, is_last=True)
-            beat, call = read_beat(token, body)
-            one.reply = partial(self._beat_reply, token, beat, call, counted)
-            batch.put(script(call.script), token.group, call.args, counted, one)
+            batch.put(partial(self._read_repeated, one, token, body, counted), counted, one)
         except Exception as error:
             one.set_exception(error)
+
+    def _read_repeated(
+        self, one: Repeated, token: tokens.Known, body: bytes, counted: Counted
+    ) -> Wanted:
+        beat, call = read_beat(token, body)
+        one.reply = partial(self._beat_reply, token, beat, call, counted)
+        return Wanted(script(call.script), token.group, call.args)
 
     async def _answer_later(self, scope: Scope, body: bytes, tell: Told) -> None:
         async def receive() -> dict[str, Any]:

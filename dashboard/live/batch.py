@@ -8,7 +8,7 @@ cannot fill the memory.
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
@@ -72,6 +72,24 @@ class NotInTime(StoreUnavailable):
     """No answer within deadline.REQUEST_S. What was sent already may still be carried out."""
 
 
+class Wanted(NamedTuple):
+    """What is to be carried out."""
+
+    script: Script
+    group: str
+    arguments: Arguments
+
+
+@dataclass(slots=True)
+class Waiting:
+    """`read` raises what is told to `answer` instead."""
+
+    read: Callable[[], Wanted]
+    counted: Counted
+    answer: Answer
+    asked_s: float  # as the loop counts
+
+
 @dataclass(slots=True)
 class Call:
     script: Script
@@ -79,7 +97,7 @@ class Call:
     arguments: Arguments
     counted: Counted
     answer: Answer
-    asked_s: float  # as the loop counts
+    asked_s: float  # as Waiting's
     url: str  # as Batch's
 
 
@@ -91,8 +109,8 @@ class Batch:
 
     def __init__(self, url: str = "", is_alone: Callable[[], bool] = lambda: False) -> None:
         self._url, self._is_alone = url, is_alone
-        self._waiting: deque[Call] = deque()
-        self._joins: deque[Call] = deque()
+        self._waiting: deque[Waiting] = deque()
+        self._joins: deque[Waiting] = deque()
         self._running: asyncio.Task[None] | None = None
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.Handle | None = None  # one for all: a heartbeat is cheap
@@ -119,27 +137,29 @@ class Batch:
         and Overloaded among it.
         """
         answer = asyncio.get_running_loop().create_future()
-        self.put(script, group, arguments, counted, answer, joins=joins)
+        wanted = Wanted(script, group, arguments)
+        self.put(lambda: wanted, counted, answer, joins=joins)
         found: tuple[Any, int] = await answer
         return found
 
     def put(
         self,
-        script: Script,
-        group: str,
-        arguments: Arguments,
+        read: Callable[[], Wanted],
         counted: Counted,
         answer: Answer,
         *,
         joins: bool = False,
     ) -> None:
-        """What `call` returns or raises is told to `answer`, but Overloaded, which is raised."""
+        """What `call` returns or raises is told to `answer`, but Overloaded, which is raised.
+        `read`, whose errors are told too, has its turn when the trip begins: to read many in a row
+        instead of each when it comes saves a fourteenth of what a heartbeat costs.
+        """
         waiting, most = (self._joins, JOINS_WAITING_MAX) if joins else (self._waiting, WAITING_MAX)
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        waiting.append(Call(script, group, arguments, counted, answer, now_s, self._url))
+        waiting.append(Waiting(read, counted, answer, now_s))
         self._limit(answer, loop, now_s)
         if self._running is None:
             self._running = loop.create_task(self._run())
@@ -176,16 +196,27 @@ class Batch:
         try:
             while self._waiting or self._joins:
                 await self._gather()
-                calls = _taken(self._waiting, CALLS_MAX)
-                joins = max(JOINS_AT_ONCE, int(JOINS_SHARE * len(calls)))
-                calls += _taken(self._joins, min(joins, CALLS_MAX - len(calls)))
-                # Whoever gave up asks again: what is old must not come after what is new.
-                self._carried = len(calls)
-                if asked := [call for call in calls if not call.answer.done()]:
-                    await _carry_out(asked)
-                    self._lag_s = asyncio.get_running_loop().time() - asked[0].asked_s
+                taken = _taken(self._waiting, CALLS_MAX)
+                joins = max(JOINS_AT_ONCE, int(JOINS_SHARE * len(taken)))
+                taken += _taken(self._joins, min(joins, CALLS_MAX - len(taken)))
+                self._carried = len(taken)
+                if calls := [*self._read(taken)]:
+                    await _carry_out(calls)
+                    self._lag_s = asyncio.get_running_loop().time() - calls[0].asked_s
         finally:
             self._running = None
+
+    def _read(self, taken: Iterable[Waiting]) -> Iterator[Call]:
+        """Whoever gave up asks again: what is old must not come after what is new."""
+        for one in taken:
+            if one.answer.done():
+                continue
+            try:
+                wanted = one.read()
+            except Exception as error:
+                one.answer.set_exception(error)
+            else:
+                yield Call(*wanted, one.counted, one.answer, one.asked_s, self._url)
 
     async def _gather(self) -> None:
         """Each request that comes meanwhile wakes the event loop, whose caches others have emptied:
@@ -209,7 +240,7 @@ def _stand_still() -> None:
     time.sleep(GATHER_S)
 
 
-def _taken(waiting: deque[Call], most: int) -> list[Call]:
+def _taken(waiting: deque[Waiting], most: int) -> list[Waiting]:
     return [waiting.popleft() for _ in range(min(most, len(waiting)))]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import math
 import socket
 import time
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,8 +23,11 @@ from dashboard.live.batch import (
     ENOUGH,
     GATHERED_MAX,
     JOINS_AT_ONCE,
+    NOT_COUNTED,
     Batch,
+    NotInTime,
     Overloaded,
+    Wanted,
 )
 from dashboard.live.batches import Batches
 from dashboard.live.scripts import script
@@ -149,6 +153,77 @@ async def test_the_more_beats_a_trip_has_the_more_joins(trips: list[list[str]]) 
     beats = [made.call(script("report"), "b", []) for _ in range(10 * JOINS_AT_ONCE)]
     await asyncio.gather(*joins, *beats)
     assert [trip.count("j") for trip in trips] == [2 * JOINS_AT_ONCE, JOINS_AT_ONCE]
+
+
+class Told:
+    """Who waits for an answer without a task (batch.Answer)."""
+
+    def __init__(self) -> None:
+        self.found: Any = None
+
+    def done(self) -> bool:
+        return self.found is not None
+
+    def set_result(self, result: tuple[Any, int], /) -> None:
+        self.found = result
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self.found = exception
+
+
+async def until_told(*all_of: Told) -> None:
+    async with asyncio.timeout(10):
+        while not all(one.done() for one in all_of):
+            await asyncio.sleep(batch.GATHER_S)
+
+
+async def test_many_calls_are_read_in_a_row_as_their_trip_begins(trips: list[list[str]]) -> None:
+    """One that cannot be is told so, and the others go on."""
+    made, told, read = Batch(), [Told() for _ in range(4)], list[int]()
+
+    def reading(number: int) -> Wanted:
+        read.append(number)
+        if number == 1:
+            raise ValueError("no heartbeat")
+        return Wanted(script("report"), f"g{number}", [])
+
+    for number, one in enumerate(told):
+        made.put(partial(reading, number), NOT_COUNTED, one)
+        await asyncio.sleep(0)
+    assert not read
+    await until_told(*told)
+    assert read == [0, 1, 2, 3]
+    assert trips == [["g0", "g2", "g3"]]
+    assert isinstance(told[1].found, ValueError)
+    assert [one.found for n, one in enumerate(told) if n != 1] == 3 * [(b"", 0)]
+
+
+async def test_a_trip_of_which_nothing_could_be_read_is_none(trips: list[list[str]]) -> None:
+    made, first, second = Batch(), Told(), Told()
+    made.put(lambda: Wanted(script("no such one"), "g", []), NOT_COUNTED, first)
+    await until_told(first)
+    made.put(lambda: Wanted(script("report"), "g", []), NOT_COUNTED, second)
+    await until_told(second)
+    assert isinstance(first.found, OSError)
+    assert trips == [["g"]]
+
+
+async def test_who_gave_up_is_not_read(
+    trips: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.live.deadline.REQUEST_S", batch.GATHER_S / 8)
+    monkeypatch.setattr(batch, "STOOD_STILL_S", 60)
+    made, told, read = Batch(), Told(), list[int]()
+
+    def reading() -> Wanted:
+        read.append(1)
+        return Wanted(script("report"), "g", [])
+
+    made.put(reading, NOT_COUNTED, told)
+    await until_told(told)
+    await asyncio.sleep(3 * batch.GATHER_S)
+    assert isinstance(told.found, NotInTime)
+    assert not read and not trips
 
 
 def test_a_herd_that_comes_when_it_was_told_to_is_taken() -> None:
