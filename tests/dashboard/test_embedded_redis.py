@@ -51,6 +51,28 @@ def test_it_runs_with_appendonly_and_is_ended_with_its_process(own_redis: Embedd
         os.kill(pid, 0)
 
 
+@pytest.mark.parametrize(
+    "own, found",
+    [(None, embedded_redis.ALLOCATOR["GLIBC_TUNABLES"]), ("glibc.malloc.check=0",) * 2],
+    ids=["nothing said", "said by who starts it"],
+)
+def test_its_allocator_keeps_what_scripts_free(
+    own: str | None, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if own is not None:
+        monkeypatch.setenv("GLIBC_TUNABLES", own)
+    server = EmbeddedRedis(tmp_path / "redis", binary=wheel_binary())
+    server.start()
+    try:
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+    finally:
+        server.stop()
+    assert [v for v in environment if v.startswith(b"GLIBC")] == [
+        f"GLIBC_TUNABLES={found}".encode()
+    ]
+
+
 def test_starting_twice_starts_once(own_redis: EmbeddedRedis) -> None:
     pid = own_redis.pid
     own_redis.start()
