@@ -137,6 +137,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             if PROTOCOLS not in sys.modules:
                 log.warning("strangers are not bounded here: start `python -m dashboard.web`")
             memory.settle()
+            memory.keep_in_large_pages()
             sys.setswitchinterval(SWITCH_S)
             await send({"type": "lifespan.startup.complete"})
         else:
