@@ -11,7 +11,7 @@ from django.db import OperationalError, connection
 from assignment.coordinator.effects import WantHistory
 from assignment.scripts.lock_events import LockEvent
 from dashboard import coordinator
-from dashboard.coordinator import history, keeping
+from dashboard.coordinator import history, keeping, resting
 from dashboard.coordinator.carrying import Here, perform
 from dashboard.live import groups as live_groups
 from dashboard.live import health, push, queue
@@ -25,6 +25,12 @@ BATCH = 3
 
 class Died(BaseException):
     """The process was killed here."""
+
+
+@pytest.fixture(autouse=True)
+def every_tick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at a group that waits for its history, however long the last look at it took."""
+    monkeypatch.setattr(resting, "WAITS_MOST_MS", 0)
 
 
 @pytest.fixture
