@@ -138,7 +138,11 @@ async def test_what_no_database_takes_is_answered_before_one_is_asked(
 
 
 async def test_a_server_that_starts_settles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that neither collecting garbage nor a thread at work holds the loop up for long."""
+    """So that neither collecting garbage nor a thread at work holds the loop up for long; and it
+    has its memory in large pages.
+    """
+    enlarged: list[bool] = []
+    monkeypatch.setattr(asgi.memory, "keep_in_large_pages", lambda: enlarged.append(True))
     before_s, events = sys.getswitchinterval(), iter(["startup", "shutdown"])
 
     async def receive() -> dict[str, Any]:
@@ -148,6 +152,7 @@ async def test_a_server_that_starts_settles(monkeypatch: pytest.MonkeyPatch) -> 
         if message["type"] == "lifespan.startup.complete":
             assert gc.get_freeze_count() > 0
             assert sys.getswitchinterval() == pytest.approx(asgi.SWITCH_S)
+            assert enlarged
 
     gc.unfreeze()
     try:

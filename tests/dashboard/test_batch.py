@@ -150,30 +150,24 @@ async def test_who_gave_up_is_not_read(
     assert not read and not trips
 
 
-async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    trips: list[int] = []
-
-    async def carried_out(calls: list[Any]) -> None:
-        trips.append(len(calls))
-        for call in calls:
-            call.answer.set_result((b"", 0))
-
+async def test_one_call_does_not_wait_for_more_and_two_do(
+    trips: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def called(number: int) -> None:
         """One in each turn of the loop, which is a gathering."""
         for _ in range(number):
             await asyncio.sleep(0)
         await made.call(script("report"), "g", [])
 
-    monkeypatch.setattr(batch, "_carry_out", carried_out)
     monkeypatch.setattr(batch, "GATHER_S", 0)
     made = Batch()
     await made.call(script("report"), "g", [])
-    assert trips == [1]
+    assert trips == [["g"]]
     await asyncio.gather(called(0), *(called(n) for n in range(ENOUGH)))
-    assert 2 < trips[1] <= GATHERED_MAX + 2
+    assert 2 < len(trips[1]) <= GATHERED_MAX + 2
     trips.clear()
     await asyncio.gather(*(called(0) for _ in range(ENOUGH)), called(4))
-    assert trips[0] == ENOUGH
+    assert len(trips[0]) == ENOUGH
 
 
 @pytest.mark.parametrize(
@@ -182,15 +176,14 @@ async def test_one_call_does_not_wait_for_more_and_two_do(monkeypatch: pytest.Mo
     ids=["many, and nobody else", "few", "many, and somebody else"],
 )
 async def test_the_loop_stands_still_where_many_call_and_nobody_else_is_served(
-    calls: int, is_alone: bool, stood_still: bool, monkeypatch: pytest.MonkeyPatch
+    calls: int,
+    is_alone: bool,
+    stood_still: bool,
+    trips: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What comes meanwhile goes with the same trip: one turn reads it, and the next one calls."""
-    loop, trips, times = asyncio.get_running_loop(), list[int](), list[float]()
-
-    async def carried_out(calls: list[Any]) -> None:
-        trips.append(len(calls))
-        for call in calls:
-            call.answer.set_result((b"", 0))
+    loop, times = asyncio.get_running_loop(), list[float]()
 
     def stand_still() -> None:
         times.append(loop.time())
@@ -199,27 +192,22 @@ async def test_the_loop_stands_still_where_many_call_and_nobody_else_is_served(
     def read() -> None:
         tasks.append(loop.create_task(made.call(script("report"), "g", [])))
 
-    monkeypatch.setattr(batch, "_carry_out", carried_out)
     monkeypatch.setattr(batch, "_stand_still", stand_still)
     tasks: list[asyncio.Task[Any]] = []
     made = Batch(is_alone=lambda: is_alone)
     await asyncio.gather(*(made.call(script("report"), "g", []) for _ in range(calls)))
-    assert trips == [calls] and not times
+    assert trips == [calls * ["g"]] and not times
     await made.call(script("report"), "g", [])
     assert bool(times) is stood_still
-    assert trips[1] == 1 + len(times)
+    assert len(trips[1]) == 1 + len(times)
     await asyncio.gather(*tasks)
 
 
+@pytest.mark.usefixtures("trips")
 async def test_the_loop_goes_on_where_enough_wait_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def carried_out(calls: list[Any]) -> None:
-        for call in calls:
-            call.answer.set_result((b"", 0))
-
     def stand_still() -> None:
         raise AssertionError("it stood still")
 
-    monkeypatch.setattr(batch, "_carry_out", carried_out)
     monkeypatch.setattr(batch, "_stand_still", stand_still)
     made = Batch(is_alone=lambda: True)
     for _ in range(3):

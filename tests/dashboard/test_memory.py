@@ -48,28 +48,21 @@ def test_garbage_is_looked_for_seldom_and_not_in_what_was_loaded() -> None:
 
 
 LARGE = """
-import threading
-import time
 from pathlib import Path
 from dashboard import memory
 def has(what):
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) >> 10
-ended = threading.Event()
-threads = [threading.Thread(target=ended.wait) for _ in range(20)]
-for thread in threads:
-    thread.start()
 kept = [str(n) * 20 for n in range(1_000_000)]
 before = has("Rss:")
 known = memory.enlarge()
 memory.enlarge(known)
 print(has("AnonHugePages:"), has("Rss:") - before)
-ended.set()
 """
 
 
-def test_memory_goes_into_large_pages_and_stacks_do_not() -> None:
-    """Of 150 MB in use most do, and no more memory is used: twenty stacks have 160 MB."""
+def test_memory_goes_into_large_pages_and_does_not_grow() -> None:
+    """Most of 150 MB."""
     allowed = memory._LARGE_ALLOWED
     if not allowed.exists() or "[never]" in allowed.read_text():
         pytest.skip("this machine has no large pages")
