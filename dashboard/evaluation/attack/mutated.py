@@ -4,6 +4,7 @@ server, and one that is refused may change nothing.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -27,14 +28,14 @@ from dashboard.evaluation.attack.target import (
     Target,
 )
 
-TRIES, TRIES_LEAST = 4, 100  # requests for each that has to reach its handler; of a route
+TRIES, TRIES_LEAST = 8, 100  # requests for each that has to reach its handler; of a route
 NOT_REACHED = (0, 400, 401, 403, 405, 413, 429)  # of people's pages
 OF_A_MOMENT = ("group_map_bytes", "epoch_changes")  # without one they answer 400 themselves
 NOT_REACHED_BY_AGENTS = (0, 401, 403, 404, 405)
-SOCKET_TIMEOUT_S = 10.0
+SOCKET_TIMEOUT_S, SOCKET_QUIET_S = 10.0, 0.01
 INTERNAL_ERROR = 1011
 MEMBER, SECRET = "attacker-1", "0123456789abcdef"
-FRAMES_MAX = 3
+FRAMES_MAX, HEARD_MAX = 3, 100
 JOINS = 0.1  # so often somebody who left or was fenced joins anew: else nobody looks at his beats
 OWN = "own"  # origin
 Request = Callable[[], tuple[Answer, bool]]  # the answer, and whether it is the handler's
@@ -242,11 +243,20 @@ def open_socket(
 
 
 def _say(opened: ClientConnection, said: list[bytes | str]) -> int | None:
-    """The code with which it ended."""
-    try:
+    """The code with which it ended. Raises TimeoutError when the server says not a word.
+
+    Who closes first says the code, so the server has its say before: a hello, or why it ends.
+    """
+    with suppress(ConnectionClosed):
         for one in said:
-            opened.send(one)
-    except (ConnectionClosed, UnicodeEncodeError):
-        pass
+            if isinstance(one, str):  # as it is, also where it is no UTF-8
+                opened.send(one.encode(errors="surrogatepass"), text=True)
+            else:
+                opened.send(one)
+    with suppress(ConnectionClosed):
+        opened.recv(SOCKET_TIMEOUT_S)
+        with suppress(TimeoutError):
+            for _ in range(HEARD_MAX):
+                opened.recv(SOCKET_QUIET_S)
     opened.close()
     return opened.close_code

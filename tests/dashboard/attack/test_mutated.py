@@ -57,6 +57,10 @@ def test_sockets_that_break_are_found() -> None:
         assert target.server_errors == []
     with sockets_that(let_in, 1011) as target:
         assert not run.judge("mutated_sockets", mutated.sockets, target).held
+    with sockets_that(let_in, 1011) as target:
+        for number in range(20):  # also where the browser says nothing, and text that is none
+            mutated.talk(target, "/ws/", "", ["\ud800", b"x"][: number % 3])
+        assert target.server_errors == ["socket /ws/: closed with 1011"] * 20
     counted = iter(range(1_000))
     with sockets_that(let_in, 1000) as target:
         target.state = lambda: {"key a": str(next(counted)).encode()}
