@@ -47,6 +47,7 @@ NUMBERS = {
 LOWEST_MAX = min(NUMBERS.values())
 _numbers_of = attrgetter(*NUMBERS)
 _encode = msgspec.json.Encoder().encode
+SEQUENCE = 3  # its place among the arguments
 OF_GROUP, TARGET, SETTINGS = 12, 7, 11  # of what a heartbeat is answered: how many, and where
 USUAL_KEPT, USUAL_BYTES = 4_096, 256  # who may write to a group's keys makes them no larger
 

@@ -27,7 +27,7 @@ from dashboard.agents.answers import GROUP, NOT_IN_TIME, refusal, replied
 from dashboard.agents.doorbell import Doorbell
 from dashboard.agents.known_tokens import KnownTokens, TooMany, in_thread
 from dashboard.agents.rate import Rate
-from dashboard.agents.repeated import Repeated
+from dashboard.agents.repeated import Repeated, Said, seen_by
 from dashboard.agents.requests import (
     Problem,
     Receive,
@@ -58,6 +58,7 @@ T = TypeVar("T")
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 ASKED = "evenkeel.asked"  # there too: what its head says
+SAID = "evenkeel.said"  # and what the last heartbeat under it said
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
@@ -129,9 +130,16 @@ class AgentApi:
     def _read_repeated(
         self, one: Repeated, token: tokens.Known, body: bytes, counted: Counted
     ) -> Wanted:
-        beat, call = read_beat(token, body)
-        one.reply = partial(self._beat_reply, token, beat, call, counted)
-        return Wanted(script(call.script), token.group, call.args)
+        said: Said | None = one.scope.get(SAID)
+        wanted = None if said is None else said.again(token, body)
+        if said is None or wanted is None:
+            beat, call = read_beat(token, body)
+            seen, wanted = seen_by(beat), Wanted.of(script(call.script), token.group, call.args)
+            one.scope[SAID] = Said.by(token, body, beat, call)
+        else:
+            seen, call = said.seen, said.call
+        one.reply = partial(self._beat_reply, token, seen, call, counted)
+        return wanted
 
     async def _answer_later(self, scope: Scope, body: bytes, tell: Told) -> None:
         async def receive() -> dict[str, Any]:
@@ -258,12 +266,12 @@ class AgentApi:
     async def _heartbeat(self, token: tokens.Known, body: bytes, counted: Counted) -> wire.Reply:
         beat, call = await self._read_beat(token, body)
         found = await self.batch.call(script(call.script), token.group, call.args, counted)
-        return self._beat_reply(token, beat, call, counted, found)
+        return self._beat_reply(token, seen_by(beat), call, counted, found)
 
     def _beat_reply(
         self,
         token: tokens.Known,
-        beat: wire.Heartbeat,
+        seen: tuple[int, int],
         call: Call[heartbeat.Reported],
         counted: Counted,
         found: tuple[Any, int],
@@ -278,8 +286,7 @@ class AgentApi:
             return reply
         if answer.rebalance_due:
             self.doorbell.ring(group)
-        known = beat.incarnation, beat.settings_epoch
-        if (reply.incarnation, reply.settings_epoch) != known and reply.settings is None:
+        if (reply.incarnation, reply.settings_epoch) != seen and reply.settings is None:
             raise StoreUnavailable(dashboard_side.not_now(group, JoinResult.NO_GROUP))
         return reply
 

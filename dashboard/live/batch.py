@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import redis
 from hiredis import pack_command
@@ -43,6 +43,7 @@ TURNS_READ = 2  # of the loop: what came is read in the first one, and calls in 
 STOOD_STILL_S = 0.1  # late: others had the processor; then as long is given to read the answers,
 STOOD_STILL_TURNS = 5  # and so many turns of the loop, for under load one takes longer than that
 GROUPS_KEPT = 10_000  # whose keys are named in each call; twice the groups aimed at
+END = b"\r\n"  # of a line
 RATE_WINDOW_MS = 2_000  # a counter of one second outlives it
 
 
@@ -73,11 +74,15 @@ class NotInTime(StoreUnavailable):
 
 
 class Wanted(NamedTuple):
-    """What is to be carried out."""
+    """What is to be carried out: `command` runs the script, and is what Redis is sent."""
 
     script: Script
     group: str
-    arguments: Arguments
+    command: bytes
+
+    @classmethod
+    def of(cls, script: Script, group: str, arguments: Arguments) -> Self:
+        return cls(script, group, _packed("EVALSHA", script.sha, 2, *_keys_of(group), *arguments))
 
 
 @dataclass(slots=True)
@@ -92,9 +97,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Call:
-    script: Script
-    group: str
-    arguments: Arguments
+    wanted: Wanted
     counted: Counted
     answer: Answer
     asked_s: float  # as Waiting's
@@ -137,7 +140,7 @@ class Batch:
         and Overloaded among it.
         """
         answer = asyncio.get_running_loop().create_future()
-        wanted = Wanted(script, group, arguments)
+        wanted = Wanted.of(script, group, arguments)
         self.put(lambda: wanted, counted, answer, joins=joins)
         found: tuple[Any, int] = await answer
         return found
@@ -216,7 +219,7 @@ class Batch:
             except Exception as error:
                 one.answer.set_exception(error)
             else:
-                yield Call(*wanted, one.counted, one.answer, one.asked_s, self._url)
+                yield Call(wanted, one.counted, one.answer, one.asked_s, self._url)
 
     async def _gather(self) -> None:
         """Each request that comes meanwhile wakes the event loop, whose caches others have emptied:
@@ -249,7 +252,7 @@ async def _carry_out(calls: list[Call]) -> None:
         answers, counts = await _send(calls)
         again = [i for i, a in enumerate(answers) if isinstance(a, redis.exceptions.NoScriptError)]
         if again:
-            await _load({calls[i].script for i in again}, calls[0].url)
+            await _load({calls[i].wanted.script for i in again}, calls[0].url)
             repeated, _ = await _send([calls[i] for i in again], count=False)
             for i, answer in zip(again, repeated, strict=True):
                 answers[i] = answer
@@ -265,14 +268,12 @@ async def _carry_out(calls: list[Call]) -> None:
 
 
 async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[str, int]]:
-    commands: list[tuple[Any, ...]] = [
-        ("EVALSHA", call.script.sha, 2, *_keys_of(call.group), *call.arguments) for call in calls
-    ]
+    commands = [call.wanted.command for call in calls]
     counters = Counter[str]()
     for name, requests in [call.counted for call in calls if count and call.counted.requests]:
         counters[name] += requests
     for name, requests in counters.items():
-        commands += [("INCRBY", name, requests), ("PEXPIRE", name, RATE_WINDOW_MS)]
+        commands += [_packed("INCRBY", name, requests), _packed("PEXPIRE", name, RATE_WINDOW_MS)]
     url = calls[0].url
     with reaching_redis(url):
         answers = await _exchanged(commands, url)
@@ -281,12 +282,26 @@ async def _send(calls: list[Call], count: bool = True) -> tuple[list[Any], dict[
     return answers[: len(calls)], known
 
 
+def around(script: Script, group: str, arguments: Arguments, place: int) -> tuple[bytes, bytes]:
+    """What a call's command has before the argument at that place, and after it."""
+    command = Wanted.of(script, group, arguments).command
+    _, _, after = _packed(*arguments[place + 1 :]).partition(END)
+    _, _, own = _packed(arguments[place]).partition(END)
+    return command[: len(command) - len(own) - len(after)], after
+
+
+def _packed(*words: str | int | bytes) -> bytes:
+    """A command: how many words it has, and each with its length."""
+    packed: bytes = pack_command(words)  # type: ignore[arg-type]
+    return packed
+
+
 @lru_cache(GROUPS_KEPT)
 def _keys_of(group: str) -> tuple[str, str]:
     return GroupKeys(group).of_script
 
 
-async def _exchanged(commands: list[tuple[Any, ...]], url: str) -> list[Any]:
+async def _exchanged(commands: list[bytes], url: str) -> list[Any]:
     """The answers, errors among them. One write, one deadline for all; packed by hiredis, since the
     client's own pipeline costs as much CPU again as everything else in a heartbeat.
     """
@@ -294,8 +309,7 @@ async def _exchanged(commands: list[tuple[Any, ...]], url: str) -> list[Any]:
     connection = await pool.get_connection()
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            packed = b"".join(map(pack_command, commands))
-            await connection.send_packed_command(packed, check_health=False)
+            await connection.send_packed_command(b"".join(commands), check_health=False)
             return list(await connection.read_responses(len(commands)))
     except BaseException:  # answers that nobody read must not meet the next batch
         await connection.disconnect(nowait=True)
@@ -315,6 +329,6 @@ def _as_unavailable(call: Call, error: Exception) -> Exception:
         with reaching_redis(call.url):
             raise error
     except redis.ResponseError as refused:  # a script fails over what the group's keys hold
-        return GroupDamaged(call.group, refused)
+        return GroupDamaged(call.wanted.group, refused)
     except Exception as translated:  # the same error, or StoreUnavailable instead of it
         return translated

@@ -63,7 +63,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     found: list[list[str]] = []
 
     async def carried_out(calls: list[Any]) -> None:
-        found.append([call.group for call in calls])
+        found.append([call.wanted.group for call in calls])
         for call in calls:
             call.answer.set_result((b"", 0))
 
@@ -109,7 +109,7 @@ async def test_many_calls_are_read_in_a_row_as_their_trip_begins(trips: list[lis
         read.append(number)
         if number == 1:
             raise ValueError("no heartbeat")
-        return Wanted(script("report"), f"g{number}", [])
+        return Wanted.of(script("report"), f"g{number}", [])
 
     for number, one in enumerate(told):
         made.put(partial(reading, number), NOT_COUNTED, one)
@@ -124,9 +124,9 @@ async def test_many_calls_are_read_in_a_row_as_their_trip_begins(trips: list[lis
 
 async def test_a_trip_of_which_nothing_could_be_read_is_none(trips: list[list[str]]) -> None:
     made, first, second = Batch(), Told(), Told()
-    made.put(lambda: Wanted(script("no such one"), "g", []), NOT_COUNTED, first)
+    made.put(lambda: Wanted.of(script("no such one"), "g", []), NOT_COUNTED, first)
     await until_told(first)
-    made.put(lambda: Wanted(script("report"), "g", []), NOT_COUNTED, second)
+    made.put(lambda: Wanted.of(script("report"), "g", []), NOT_COUNTED, second)
     await until_told(second)
     assert isinstance(first.found, OSError)
     assert trips == [["g"]]
@@ -141,7 +141,7 @@ async def test_who_gave_up_is_not_read(
 
     def reading() -> Wanted:
         read.append(1)
-        return Wanted(script("report"), "g", [])
+        return Wanted.of(script("report"), "g", [])
 
     made.put(reading, NOT_COUNTED, told)
     await until_told(told)

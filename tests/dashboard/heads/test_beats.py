@@ -1,8 +1,6 @@
 """Heartbeats under a head that is known: checked, counted and answered as any other."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,53 +15,14 @@ from dashboard.agents.repeated import Repeated
 from dashboard.agents.routes import AgentApi
 from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable
-from dashboard.models import AgentToken, AuditSource, Group
+from dashboard.models import AgentToken, AuditSource
 from dashboard.records.audit import By
 from dashboard.web.counts import NO_GROUP, counts
 from dashboard.web.kept import kept
-from tests.dashboard.agents import BEAT, JOIN, token_of
+from tests.dashboard.agents import BEAT
+from tests.dashboard.heads.beating import Beating, asks
 from tests.dashboard.heads.counting import Counting
-from tests.dashboard.served import Connection, Web, post, serving, until
-
-
-def asks(verb: str, group: str, token: str, body: Any) -> bytes:
-    said = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return post(f"/api/agent/v1/{group}/{verb}", said, b"Authorization: Bearer " + token.encode())
-
-
-class Beating:
-    """An agent whose head is known to the routes."""
-
-    def __init__(self, connection: Connection, group: Group, token: str) -> None:
-        self.connection, self.group, self.token = connection, group, token
-        self.sequence = 0
-        self.web: Web
-        self.api: AgentApi
-
-    async def beat(self, **more: Any) -> int:
-        self.sequence += 1
-        beat = BEAT | {"sequence": self.sequence, "complete": self.sequence == 1} | more
-        return await self.say(beat)
-
-    async def say(self, body: Any) -> int:
-        status, told = await self.connection.ask(
-            asks("heartbeat", self.group.name, self.token, body)
-        )
-        self.told = json.loads(told)
-        return status
-
-
-@pytest.fixture
-async def beating(group: Group) -> AsyncIterator[Beating]:
-    token = await asyncio.to_thread(token_of, group)
-    api = AgentApi()
-    async with serving(api, kind=Counting) as web:
-        one = Beating(await web.open(), group, token)
-        one.web, one.api = web, api
-        assert (await one.connection.ask(asks("join", group.name, token, JOIN)))[0] == 200
-        assert [await one.beat() for _ in range(2)] == [200, 200]
-        Counting.read = 0
-        yield one
+from tests.dashboard.served import until
 
 
 @pytest.mark.django_db(transaction=True)
