@@ -172,7 +172,7 @@ class AgentApi:
             return await self._answers[asked.verb](token, body, counted)
 
     def _admitted(self, scope: Scope, token: tokens.Known) -> Counted:
-        said_who(scope, _sender(token), messages.most_connections(token.partitions))
+        said_who(scope, token.sender, messages.most_connections(token.partitions))
         return self.rate.admitted(token.group, token.token_id)
 
     async def _token(self, asked: Asked) -> tokens.Known:
@@ -324,13 +324,9 @@ def _speaks_for(token: tokens.Known, asked: Asked) -> bool:
     return token.is_valid(asked.digest) and token.group == asked.group
 
 
-def _sender(token: tokens.Known) -> str:
-    return f"token {token.token_id}"
-
-
 def _space(token: tokens.Known) -> Body:
     """Of one request's body."""
-    return kept.of(_sender(token), messages.most_kept(token.partitions))
+    return kept.of(token.sender, messages.most_kept(token.partitions))
 
 
 def _read(group: str, answer: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import NamedTuple
 
 from django.utils import timezone
@@ -37,7 +38,7 @@ FIELDS = (
 REMEMBERED_MAX = 20_000  # of known and of refused tokens together; the oldest go
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Known:
     digest: str
     token_id: int  # 0 when the database has no such valid token
@@ -46,6 +47,11 @@ class Known:
     read_at: float  # monotonic seconds
     stream: str = ""  # of the group
     partitions: int = 0
+
+    @cached_property
+    def sender(self) -> str:
+        """Under which its requests are counted."""
+        return f"token {self.token_id}"
 
     def is_valid(self, digest: str) -> bool:
         """Now. The comparison takes the same time whatever differs."""

@@ -1,6 +1,7 @@
 """A Batch for each node of a Redis Cluster, so that no group waits for another's node."""
 
 from collections.abc import Callable, Coroutine
+from functools import cached_property
 from typing import Any
 
 from assignment.scripts.values import Arguments
@@ -35,7 +36,7 @@ class Batches:
         except nodes.Moved:
             return await (await self._server(group)).call(script, group, *of_call, **options)
 
-    @property
+    @cached_property
     def only(self) -> Batch | None:
         """Of the one Redis; None: it is a cluster, and which node has a group is to be asked."""
         return self._at("") if nodes.cluster() is None else None

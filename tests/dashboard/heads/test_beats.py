@@ -13,7 +13,6 @@ from dashboard.agents import tokens
 from dashboard.agents.issued import digest_of
 from dashboard.agents.repeated import Repeated
 from dashboard.agents.routes import AgentApi
-from dashboard.live.batches import Batches
 from dashboard.live.connection import StoreUnavailable
 from dashboard.models import AgentToken, AuditSource
 from dashboard.records.audit import By
@@ -52,7 +51,7 @@ async def test_a_beat_waits_for_its_answer_in_no_task(
         patch.setattr(AgentApi, "_answer_later", no_task)
         assert [await beating.beat() for _ in range(2)] == [200, 200]
     monkeypatch.setattr("dashboard.live.nodes.cluster", lambda: None)
-    monkeypatch.setattr(Batches, "only", None)  # as where it is a cluster
+    monkeypatch.setattr(beating.api.batch, "only", None)  # as where it is a cluster
     assert await beating.beat() == 200
     assert Counting.read == 0
 
