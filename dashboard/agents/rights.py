@@ -3,9 +3,10 @@
 A tick puts back what a restart or a failover took. What cannot be done now is left to it.
 """
 
+import hashlib
 import logging
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 
 from django.conf import settings
 from django.db.models import Q
@@ -27,11 +28,11 @@ from dashboard.live.rights import Ability, Rights, Users
 from dashboard.models import AgentToken
 
 COMPARE_EVERY_S = 5.0  # what a command or another process changed in between
+ANEW_EVERY_S = 600.0  # what a command made of a user that is there
 LATELY = timedelta(minutes=10)  # longer than any comparison takes
 Token = AgentToken | ProducerToken
 
 log = logging.getLogger(__name__)
-_run: dict[str, str] = {}  # by address: `Found.run` whose users this process has put as it would
 
 
 def keep() -> None:
@@ -39,16 +40,26 @@ def keep() -> None:
     found = live.look()
     if found.missing:
         live.load_scripts(found)
-    last, is_new = live.compared(), _run.get(settings.REDIS_URL) != found.run
+    last, by = live.compared(), f"{found.run} {_rules(found.server, settings.SECRET_KEY)}"
+    is_new = last.by != by  # of another process too: all users are made once, not by each
     if not is_new and abs(found.now_ms - last.at_ms) < COMPARE_EVERY_S * 1e3:
         return
-    anew = is_new or not last.is_whole
+    is_old = abs(found.now_ms - last.anew_ms) >= ANEW_EVERY_S * 1e3
+    anew = is_new or is_old or not last.is_whole
     ours = live.ours()  # before the database: it has them first
     ours |= _ended(None if anew else timezone.now() - LATELY)
     done = live.compare(found, _wanted(found.server), ours, anew=anew)
     live.note(done)
-    live.note_compared(live.Compared(not done.unreached, found.now_ms))
-    _run[settings.REDIS_URL] = found.run
+    anew_ms = found.now_ms if anew else last.anew_ms
+    live.note_compared(live.Compared(not done.unreached, found.now_ms, anew_ms, by))
+
+
+@lru_cache(maxsize=2)
+def _rules(server: Server, secret_key: str) -> str:
+    """Another text where this version would make other users. `secret_key` names the broker's."""
+    broker = {name: made() for name, made in live.broker_user(server).items()}
+    rules = agent_rules(server, "g", "s"), producer_rules(server, "s"), broker
+    return hashlib.sha256(repr(rules).encode()).hexdigest()
 
 
 def admit(token: Token) -> None:

@@ -91,11 +91,14 @@ class Found:
 
 class Compared(NamedTuple):
     """The last comparison, whichever process made it. `is_whole`: all servers answered. `at_ms` as
-    `Found.now_ms`.
+    `Found.now_ms`; `anew_ms`: of the last one that made all users as they were wanted, `by`: on
+    which run of which servers, and by which rules.
     """
 
     is_whole: bool = True
     at_ms: int = 0
+    anew_ms: int = 0
+    by: str = ""
 
 
 @dataclass(slots=True)
@@ -290,8 +293,10 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 
 def compared() -> Compared:
     """Raises StoreUnavailable."""
-    is_whole, at_ms = sync_client().hmget(own_key(COMPARED), *Compared._fields)
-    return Compared(is_whole == b"1", int(at_ms)) if at_ms else Compared()
+    is_whole, at_ms, anew_ms, by = sync_client().hmget(own_key(COMPARED), *Compared._fields)
+    if not at_ms:
+        return Compared()
+    return Compared(is_whole == b"1", int(at_ms), int(anew_ms or 0), (by or b"").decode())
 
 
 def note_compared(done: Compared) -> None:

@@ -45,11 +45,6 @@ def as_holder(url: str, token: str) -> Any:
     return redis.Redis.from_url(own, protocol=2, retry=Retry(NoBackoff(), 0))
 
 
-@pytest.fixture(autouse=True)
-def no_memory() -> None:
-    rights._run.clear()
-
-
 @pytest.fixture
 def own_group(point_at: Point, own_redis: EmbeddedRedis, group_name: str) -> Group:
     point_at(own_redis.url)
@@ -162,11 +157,41 @@ def test_a_replica_has_all_users_and_scripts(
         assert all(found)
         as_before = ("on", f"#{first.token.digest}", "~*", "+ping")  # of before it was revoked
         pair.at_new.execute_command("ACL", "SETUSER", user_of(first.token.digest), *as_before)
-        rights._run.clear()  # it was away, and is back
         rights.keep()
         with pytest.raises(redis.AuthenticationError):
             as_holder(pair.new.url, first.text).ping()
         sync_client().close()
+
+
+@pytest.mark.parametrize(
+    "changed, value",
+    [
+        ("ANEW_EVERY_S", 0.0),  # long after
+        ("_rules", lambda *_: "of another version"),
+    ],
+)
+def test_all_users_are_made_anew_now_and_then_and_not_by_each_process(
+    own_group: Group,
+    own_redis: EmbeddedRedis,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: str,
+    value: Any,
+) -> None:
+    monkeypatch.setattr(rights, "COMPARE_EVERY_S", 0.0)
+    made = groups.create_token(own_group, ANN)
+    rights.keep()
+
+    def may_ping() -> bool:
+        user = sync_client().execute_command("ACL", "GETUSER", user_of(made.token.digest))
+        return b"+ping" in dict(zip(user[::2], user[1::2], strict=True))[b"commands"]
+
+    assert may_ping()
+    sync_client().execute_command("ACL", "SETUSER", user_of(made.token.digest), "-ping")
+    rights.keep()
+    assert not may_ping()
+    monkeypatch.setattr(rights, changed, value)
+    rights.keep()
+    assert may_ping()
 
 
 @pytest.mark.parametrize("lacks", ["-acl", "-script"])
@@ -260,7 +285,6 @@ def test_with_another_secret_key_the_broker_has_another_user_and_the_old_one_goe
     settings.SECRET_KEY = "another-" * 8
     new = live.broker_login()
     assert old and new and old[0] != new[0]
-    rights._run.clear()
     rights.keep()
     there = {name.decode() for name in store.execute_command("ACL", "USERS")}
     assert new[0] in there and old[0] not in there
