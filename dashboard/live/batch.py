@@ -115,7 +115,6 @@ class Batch:
         self._waiting: deque[Waiting] = deque()
         self._joins: deque[Waiting] = deque()
         self._running: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # to ask for it asks the system
         self._until: deque[tuple[float, Answer]] = deque()
         self._timer: asyncio.Handle | None = None  # one for all: a heartbeat is cheap
         self._carried = 0  # by the last trip
@@ -161,9 +160,7 @@ class Batch:
         waiting, most = (self._joins, JOINS_WAITING_MAX) if joins else (self._waiting, WAITING_MAX)
         if len(waiting) >= most:
             raise Overloaded(f"{len(waiting)} calls wait for Redis")
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        loop = self._loop
+        loop = asyncio.get_running_loop()
         now_s = loop.time()
         waiting.append(Waiting(read, counted, answer, now_s))
         self._limit(answer, loop, now_s)

@@ -293,10 +293,8 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 
 def compared() -> Compared:
     """Raises StoreUnavailable."""
-    is_whole, at_ms, anew_ms, by = sync_client().hmget(own_key(COMPARED), *Compared._fields)
-    if not at_ms:
-        return Compared()
-    return Compared(is_whole == b"1", int(at_ms), int(anew_ms or 0), (by or b"").decode())
+    is_whole, *moments, by = sync_client().hmget(own_key(COMPARED), *Compared._fields)
+    return Compared(is_whole == b"1", *(int(ms or 0) for ms in moments), (by or b"").decode())
 
 
 def note_compared(done: Compared) -> None:
