@@ -1,6 +1,6 @@
 """Heartbeats under a head that was read. One on its way acts on what Redis answers as soon as it is
-there (live.batch.Answer), so that no task waits for it; one that says what the last one said, but
-for its number, is not read again.
+there (live.batch.Answer), so that no task waits for it; one that repeats the last one, but for its
+sequence, is not read again.
 """
 
 import logging
@@ -21,8 +21,8 @@ from dashboard.web.heads import Answer, Told
 from dashboard.web.kept import Body
 
 NUMBER = b'"sequence":'
-DIGITS_MAX = len(str(FENCE_MAX)) - 1  # whoever has more is read
-SAID_MAX = 2**11  # bytes of what is remembered; a beat whose partitions are as they were has 300
+DIGITS_MAX = len(str(FENCE_MAX)) - 1  # with more it may be too high, and is read
+REPEATED_MAX = 2**11  # bytes; a heartbeat whose partitions are as they were has 300
 log = logging.getLogger(__name__)
 
 
@@ -66,15 +66,15 @@ def seen_by(beat: wire.Heartbeat) -> tuple[int, int]:
     return beat.incarnation, beat.settings_epoch
 
 
-class Said:
-    """What a heartbeat said, whatever its number."""
+class LastBeat:
+    """A heartbeat that was read, to know those that differ from it in their sequence alone."""
 
     __slots__ = ("_body", "_command", "_of", "call", "seen")
 
     def __init__(
         self, token: Known, body: bytes, beat: wire.Heartbeat, call: Call[heartbeat.Reported]
     ) -> None:
-        """As agents write it: they have the number plainly, and nothing before that looks so."""
+        """As agents write it: its sequence stands plainly, and nothing before it looks like one."""
         before, name, rest = body.partition(NUMBER)
         self._body = before + name, rest[len(str(beat.sequence)) :]
         self._command: tuple[bytes, bytes] | None = None
@@ -82,15 +82,15 @@ class Said:
         self.seen, self.call = seen_by(beat), call
 
     @classmethod
-    def by(
+    def of(
         cls, token: Known, body: bytes, beat: wire.Heartbeat, call: Call[heartbeat.Reported]
     ) -> Self | None:
         """None: it is long, or not written as agents write."""
-        is_usual = len(body) <= SAID_MAX and encode(beat) == body
+        is_usual = len(body) <= REPEATED_MAX and encode(beat) == body
         return cls(token, body, beat, call) if is_usual else None
 
-    def again(self, token: Known, body: bytes) -> Wanted | None:
-        """None: it says something else."""
+    def repeated(self, token: Known, body: bytes) -> Wanted | None:
+        """What a heartbeat asks of Redis that repeats this one; None: it has other content."""
         before, after = self._body
         if not (body.startswith(before) and body.endswith(after)):
             return None
@@ -99,7 +99,7 @@ class Said:
         if not is_number or self._of != (token.stream, token.partitions):
             return None
         known = script(self.call.script)
-        if self._command is None:  # only one that is said again is worth it
+        if self._command is None:  # only one that is repeated is worth it
             self._command = around(known, token.group, self.call.args, heartbeat.SEQUENCE)
             self.call = replace(self.call, args=[])
         begin, end = self._command

@@ -27,7 +27,7 @@ from dashboard.agents.answers import GROUP, NOT_IN_TIME, refusal, replied
 from dashboard.agents.doorbell import Doorbell
 from dashboard.agents.known_tokens import KnownTokens, TooMany, in_thread
 from dashboard.agents.rate import Rate
-from dashboard.agents.repeated import Repeated, Said, seen_by
+from dashboard.agents.repeated import LastBeat, Repeated, seen_by
 from dashboard.agents.requests import (
     Problem,
     Receive,
@@ -58,7 +58,7 @@ T = TypeVar("T")
 PATH = re.compile(rf"{wire.API_PREFIX}/({NAME_PATTERN.pattern})/(join|heartbeat|leave)")
 SECRET_MIN = 16
 ASKED = "evenkeel.asked"  # there too: what its head says
-SAID = "evenkeel.said"  # and what the last heartbeat under it said
+LAST_BEAT = "evenkeel.last_beat"  # and the last heartbeat under it
 
 
 ROW = tuple(wire.Introduction.__dataclass_fields__)
@@ -130,14 +130,14 @@ class AgentApi:
     def _read_repeated(
         self, one: Repeated, token: tokens.Known, body: bytes, counted: Counted
     ) -> Wanted:
-        said: Said | None = one.scope.get(SAID)
-        wanted = None if said is None else said.again(token, body)
-        if said is None or wanted is None:
+        last: LastBeat | None = one.scope.get(LAST_BEAT)
+        wanted = None if last is None else last.repeated(token, body)
+        if last is None or wanted is None:
             beat, call = read_beat(token, body)
             seen, wanted = seen_by(beat), Wanted.of(script(call.script), token.group, call.args)
-            one.scope[SAID] = Said.by(token, body, beat, call)
+            one.scope[LAST_BEAT] = LastBeat.of(token, body, beat, call)
         else:
-            seen, call = said.seen, said.call
+            seen, call = last.seen, last.call
         one.reply = partial(self._beat_reply, token, seen, call, counted)
         return wanted
 

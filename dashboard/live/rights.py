@@ -95,10 +95,10 @@ class Compared(NamedTuple):
     which run of which servers, and by which rules.
     """
 
-    is_whole: bool = True
-    at_ms: int = 0
-    anew_ms: int = 0
-    by: str = ""
+    is_whole: bool
+    at_ms: int
+    anew_ms: int
+    by: str
 
 
 @dataclass(slots=True)
@@ -292,9 +292,9 @@ def _set_user(name: str, rights: Rights) -> Sequence[str]:
 
 
 def compared() -> Compared:
-    """Raises StoreUnavailable."""
-    is_whole, *moments, by = sync_client().hmget(own_key(COMPARED), *Compared._fields)
-    return Compared(is_whole == b"1", *(int(ms or 0) for ms in moments), (by or b"").decode())
+    """Zeros and "" where there was none. Raises StoreUnavailable."""
+    is_whole, at_ms, anew_ms, by = sync_client().hmget(own_key(COMPARED), *Compared._fields)
+    return Compared(is_whole == b"1", int(at_ms or 0), int(anew_ms or 0), (by or b"").decode())
 
 
 def note_compared(done: Compared) -> None:

@@ -1,5 +1,6 @@
 """Users and scripts of Redis: put with a token, dropped with it, put back, on every node."""
 
+import time
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -186,9 +187,12 @@ def test_all_users_are_made_anew_now_and_then_and_not_by_each_process(
         return b"+ping" in dict(zip(user[::2], user[1::2], strict=True))[b"commands"]
 
     assert may_ping()
+    anew_ms = live.compared().anew_ms
     sync_client().execute_command("ACL", "SETUSER", user_of(made.token.digest), "-ping")
+    time.sleep(0.002)  # of its clock, which has milliseconds
     rights.keep()
     assert not may_ping()
+    assert live.compared().at_ms > live.compared().anew_ms == anew_ms
     monkeypatch.setattr(rights, changed, value)
     rights.keep()
     assert may_ping()

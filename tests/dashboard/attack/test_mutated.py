@@ -67,6 +67,13 @@ def test_sockets_that_break_are_found() -> None:
         assert mutated.sockets(target).problems[0].endswith("changed key a")
 
 
+def test_a_server_that_says_not_a_word_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutated, "SOCKET_TIMEOUT_S", 0.3)
+    with sockets_that(let_in, 0) as target:
+        assert mutated.talk(target, "/ws/", "", []) == 0
+        assert target.server_errors[0].startswith("socket /ws/: TimeoutError")
+
+
 def test_answers_that_may_change_something_are_those_that_were_taken() -> None:
     assert Answer(200).may_change
     assert not Answer(200).that_changes_nothing().may_change

@@ -1,4 +1,4 @@
-"""Heartbeats that say what the last one said: they are not read, and Redis is told the same."""
+"""Heartbeats that repeat the last one: they are not read, and Redis is told the same."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from assignment import wire
 from assignment.scripts.values import FENCE_MAX
 from dashboard.agents import messages
-from dashboard.agents.repeated import SAID_MAX, Said
+from dashboard.agents.repeated import REPEATED_MAX, LastBeat
 from dashboard.agents.routes import read_beat
 from dashboard.agents.tokens import Known
 from dashboard.live.batch import Wanted
@@ -39,8 +39,8 @@ def beat(sequence: int, **more: Any) -> bytes:
     )
 
 
-def said(body: bytes, token: Known = TOKEN) -> Said | None:
-    return Said.by(token, body, *read_beat(token, body))
+def last(body: bytes, token: Known = TOKEN) -> LastBeat | None:
+    return LastBeat.of(token, body, *read_beat(token, body))
 
 
 @pytest.mark.parametrize("text", ["0123456789abcdef", '","sequence":7,"a":"', '"sequence":8,'])
@@ -48,29 +48,29 @@ def said(body: bytes, token: Known = TOKEN) -> Said | None:
 def test_redis_is_told_what_a_beat_that_is_read_tells(text: str, first: int, second: int) -> None:
     secret, health = text.ljust(16, "0"), wire.ConsumerHealth(state="ready", why=text)
     one, two = (beat(n, secret=secret, consumer=health) for n in (first, second))
-    found = said(one)
+    found = last(one)
     assert found
     _, call = read_beat(TOKEN, two)
     told = Wanted.of(script("report"), "g", call.args)
-    assert found.again(TOKEN, two) == told
-    assert found.again(TOKEN, two) == told, "made before"
-    assert found.again(TOKEN, beat(second, secret=secret)) is None
+    assert found.repeated(TOKEN, two) == told
+    assert found.repeated(TOKEN, two) == told, "made before"
+    assert found.repeated(TOKEN, beat(second, secret=secret)) is None
 
 
 @pytest.mark.parametrize(
     "number", ["", "0", "05", "-1", "1e3", "2.0", "1,2", "²", str(FENCE_MAX), "2 ", '"3"', "null"]
 )
 def test_what_is_no_plain_number_is_read(number: str) -> None:
-    found, body = said(beat(1)), beat(7)
+    found, body = last(beat(1)), beat(7)
     assert found
     changed = body.replace(b'"sequence":7', b'"sequence":' + number.encode())
     assert changed != body
-    assert found.again(TOKEN, changed) is None
-    assert found.again(TOKEN, body)
+    assert found.repeated(TOKEN, changed) is None
+    assert found.repeated(TOKEN, body)
 
 
-def test_what_says_something_else_is_read() -> None:
-    found = said(beat(1))
+def test_what_has_other_content_is_read() -> None:
+    found = last(beat(1))
     assert found
     other = (
         {"able": False},
@@ -79,33 +79,33 @@ def test_what_says_something_else_is_read() -> None:
         {"target_epoch": 8},
         {"leaving": True},
     )
-    assert [found.again(TOKEN, beat(2, **more)) for more in other] == [None] * len(other)
+    assert [found.repeated(TOKEN, beat(2, **more)) for more in other] == [None] * len(other)
     body = beat(2)
     twice = body.replace(b'"report":1', b'"report":1,"report":1'), body + body, body[:-1], b""
-    assert [found.again(TOKEN, one) for one in twice] == [None] * len(twice)
+    assert [found.repeated(TOKEN, one) for one in twice] == [None] * len(twice)
 
 
 def test_a_group_that_has_other_partitions_has_its_beats_read() -> None:
-    found = said(beat(1, owned={"s:3": "5 running"}))
+    found = last(beat(1, owned={"s:3": "5 running"}))
     assert found
     again = beat(2, owned={"s:3": "5 running"})
-    assert found.again(TOKEN, again)
+    assert found.repeated(TOKEN, again)
     other: tuple[dict[str, Any], ...] = ({"partitions": 3}, {"stream": "t"})
     for changes in other:
-        assert found.again(replace(TOKEN, **changes), again) is None
+        assert found.repeated(replace(TOKEN, **changes), again) is None
 
 
 def test_what_agents_do_not_write_and_what_is_long_is_not_remembered() -> None:
     body = beat(1)
-    assert said(json.dumps(json.loads(body)).encode()) is None
-    owned = {f"s:{number}": "5 running" for number in range(SAID_MAX // 16)}
-    token = replace(TOKEN, partitions=SAID_MAX)
-    assert said(beat(1, owned=owned), token) is None
-    assert said(beat(1), token)
+    assert last(json.dumps(json.loads(body)).encode()) is None
+    owned = {f"s:{number}": "5 running" for number in range(REPEATED_MAX // 16)}
+    token = replace(TOKEN, partitions=REPEATED_MAX)
+    assert last(beat(1, owned=owned), token) is None
+    assert last(beat(1), token)
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_an_agent_that_says_the_same_is_read_once(
+async def test_an_agent_that_repeats_itself_is_read_once(
     beating: Beating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, reads = list[bytes](), messages.read
